@@ -1,0 +1,47 @@
+# Every target creates what it needs and is quick when there is nothing to do.
+PYTHON ?= python3
+BIN := .venv/bin
+CORE := .venv/.core
+DEV := .venv/.dev
+
+.PHONY: help venv demo test lint bench docs clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing neuralcollapse into .venv"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing neuralcollapse and its development tools into .venv (a few minutes the first time)"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(CORE)
+
+venv: $(DEV)  ## .venv with everything that tests and benchmarks need
+
+demo: $(CORE)  ## a first look, in seconds
+	$(BIN)/neuralcollapse demo
+
+test: $(DEV)  ## all tests, on all cores
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+lint: $(DEV)  ## ruff, pyright, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+
+bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: $(DEV)  ## the documentation, into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:  ## remove what the other targets made
+	rm -rf .venv site build dist .pytest_cache .ruff_cache .hypothesis

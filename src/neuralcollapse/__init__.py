@@ -1,0 +1,37 @@
+"""Measure neural collapse in any network, and solve and certify the models that explain it.
+
+>>> import neuralcollapse as nc
+>>> problem = nc.ufm.RegularizedUFM(nc.losses.CrossEntropy(), num_classes=4, per_class=5, dim=8,
+...                                 weight_decay=0.01, feature_decay=0.01)
+>>> round(problem.optimum().value, 6)
+0.312276
+
+Layers load when they are first used, so the import stays light.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_LAYERS = ("data", "frames", "landscape", "losses", "metrics", "models", "ufm")
+_FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model")
+
+__all__ = ["ClassStatistics", "CollapseReport", "__version__", "data", "frames", "landscape", "losses", "measure",
+           "measure_model", "metrics", "models", "ufm"]  # fmt: skip
+
+if TYPE_CHECKING:
+    from . import data, frames, landscape, losses, metrics, models, ufm
+    from .metrics import ClassStatistics, CollapseReport, measure, measure_model
+
+
+def __getattr__(name: str):
+    if name in _LAYERS:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _FROM_METRICS:
+        return getattr(importlib.import_module(f"{__name__}.metrics"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

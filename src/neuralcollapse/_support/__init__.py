@@ -1,0 +1,1 @@
+"""What every layer stands on: argument checks, registries, atomic files, thread control."""

@@ -1,0 +1,78 @@
+"""Argument checks that raise one clear line: the argument's name, what it got, what it takes."""
+
+import math
+import numbers
+
+import torch
+from torch import Tensor
+
+__all__ = ["describe", "finite_tensor", "flag", "integer", "real"]
+
+
+def describe(value: object) -> str:
+    """A value in few characters, for an error message."""
+    if isinstance(value, Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def integer(name: str, value: object, minimum: int | None = None, maximum: int | None = None) -> int:
+    """``value`` as an int within bounds (bools and fractional floats are refused)."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {describe(value)}")
+    number = int(value)
+    if minimum is not None and number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {number}")
+    if maximum is not None and number > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, got {number}")
+    return number
+
+
+def real(
+    name: str,
+    value: object,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> float:
+    """``value`` as a finite float within closed (minimum, maximum) or open (above, below) bounds."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {describe(value)}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {number}")
+    if minimum is not None and number < minimum:
+        raise ValueError(f"{name} must be at least {minimum:g}, got {number:g}")
+    if maximum is not None and number > maximum:
+        raise ValueError(f"{name} must be at most {maximum:g}, got {number:g}")
+    if above is not None and number <= above:
+        raise ValueError(f"{name} must be greater than {above:g}, got {number:g}")
+    if below is not None and number >= below:
+        raise ValueError(f"{name} must be less than {below:g}, got {number:g}")
+    return number
+
+
+def flag(name: str, value: object) -> bool:
+    """``value`` if it is a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {describe(value)}")
+    return value
+
+
+def finite_tensor(name: str, value: object, shape: tuple[int | None, ...], dtype: torch.dtype | None = None) -> Tensor:
+    """``value`` if it is a finite floating tensor of this shape (``None``: any size) and dtype."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {describe(value)}")
+    wanted = "(" + ", ".join("*" if size is None else str(size) for size in shape) + ")"
+    if value.ndim != len(shape) or any(s is not None and s != v for s, v in zip(shape, value.shape, strict=True)):
+        raise ValueError(f"{name} must have shape {wanted}, got {describe(value)}")
+    if dtype is not None and value.dtype != dtype:
+        raise ValueError(f"{name} must be {str(dtype).removeprefix('torch.')}, got {describe(value)}")
+    if not value.is_floating_point():
+        raise ValueError(f"{name} must be floating point, got {describe(value)}")
+    if not bool(torch.isfinite(value).all()):
+        bad = int((~torch.isfinite(value)).sum())
+        raise ValueError(f"{name} must be finite, but {bad} of its {value.numel()} entries are NaN or infinite")
+    return value
