@@ -142,6 +142,10 @@ class LogitLoss(Loss):
         """Rows in the conjugate's domain that attain it at ``logits``: the per-sample gradients."""
         return self.linearize(logits, labels).gradient * logits.shape[0]
 
+    def dual_reach(self, rows: Float[Tensor, "N K"]) -> float:
+        """A c up to which the conjugate of c times ``rows`` may be finite (infinite for a quadratic loss)."""
+        return 1 / max(1e-6, float(rows.abs().max()))
+
     # Margin form ------------------------------------------------------------------------------------------------
 
     def margin_value(self, margin: ArrayLike, num_classes: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The (rescaled) squared error."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -73,3 +74,7 @@ class SquaredError(LogitLoss):
         """target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
         true = dual.gather(1, labels[:, None]).squeeze(1)
         return self.target * true + 0.5 * (dual.square().sum(1) + (1 / self.alpha - 1) * true.square())
+
+    def dual_reach(self, rows: Float[Tensor, "N K"]) -> float:
+        """Infinite: the conjugate is finite everywhere."""
+        return math.inf
