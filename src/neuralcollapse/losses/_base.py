@@ -94,8 +94,11 @@ class LogitLoss(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Mean loss of ``outputs`` (N, K) against ``labels`` (N,); half precision is computed in float32."""
-        logits, labels = self._checked(outputs, labels)
-        return self._mean(logits, labels)
+        return self._values(*self._checked(outputs, labels)).mean()
+
+    def values(self, logits: Tensor, labels: Tensor) -> Float[Tensor, " N"]:
+        """The loss of each sample."""
+        return self._values(*self._checked(logits, labels))
 
     def gradient(self, logits: Tensor, labels: Tensor) -> Float[Tensor, "N K"]:
         """Analytic gradient of the mean loss in the logits."""
@@ -113,7 +116,7 @@ class LogitLoss(Loss):
         """Value and derivatives at checked arguments: the engine of the unconstrained feature models."""
 
     @abstractmethod
-    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]: ...
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]: ...
 
     # What is known of convexity ---------------------------------------------------------------------------------
 

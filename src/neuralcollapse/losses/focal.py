@@ -68,10 +68,10 @@ class Focal(LogitLoss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", real("gamma", self.gamma, minimum=0))
 
-    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         true = logits.gather(1, labels[:, None]).squeeze(1)
         rest = logits.scatter(1, labels[:, None], -math.inf)
-        return _curve(torch.logsumexp(rest, dim=1) - true, self.gamma).mean()
+        return _curve(torch.logsumexp(rest, dim=1) - true, self.gamma)
 
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> FocalLinearization:
         """Value and derivatives, sharing the softmax over wrong classes."""
@@ -107,7 +107,10 @@ class Focal(LogitLoss):
         return (rate * wrong).scatter_add_(1, labels[:, None], -rate)
 
     def _scalar_conjugate(self, rate: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """F*(r) for 0 <= r <= 1 by bisection on the convex branch; any m gives a lower bound, so it is rounded up."""
+        """F*(r) for 0 <= r <= 1, by bisection for the m on the convex branch with h = r.
+
+        The error of F* is of second order in that of m, which is far below rounding.
+        """
         low = torch.full_like(rate, -80.0)
         high = torch.full_like(rate, min(_odds_of(self.tight_from), 80.0))
         for _ in range(70):
@@ -115,7 +118,6 @@ class Focal(LogitLoss):
             below = _slope(middle, self.gamma) < rate
             low = torch.where(below, middle, low)
             high = torch.where(below, high, middle)
-        # Between the brackets' ends the supremum is at most the tangents' intersection; rounding is far below 1e-13.
         attained = torch.maximum(rate * low - _curve(low, self.gamma), rate * high - _curve(high, self.gamma))
         return torch.where(rate > 0, attained, 0.0)
 
