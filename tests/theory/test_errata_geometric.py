@@ -1,8 +1,8 @@
 """Errata of "A Geometric Analysis of Neural Collapse with Unconstrained Features" (geometric).
 
 Rows 11 and 13 of the table (the Gram matrix of rows, the ratio of the norms) are slips of both this paper and
-losses; they are tested in test_errata_losses.py. Arrays have samples in rows; G is the gradient of the mean loss
-in the logits.
+losses; they are tested in test_errata_losses.py. Arrays have samples in rows; G is the gradient of the mean
+loss in the logits.
 """
 
 import math
@@ -62,8 +62,8 @@ def along(problem: RegularizedUFM, point: Point, direction: Point) -> tuple[floa
 def test_29_E1_four_slips_around_the_escape_direction(bias_decay):
     """Printed: Z = HW; singular vectors of the Hessian of g; grad f[D, D]; b > 0.
 
-    In the paper's shapes, W (K, d) and H (d, N), only WH exists; u in R^K and v in R^N are singular vectors of
-    the gradient (the Hessian is no K x N matrix); it is the second derivative that equals -2 (|G| - mu), the
+    In the paper's shapes, W (K, d) and H (d, N), only WH exists; u in R^K and v in R^N are singular vectors
+    of the gradient (the Hessian is no K x N matrix); it is the second derivative equal to -2 (|G| - mu), the
     first is zero; and b has entries of both signs.
     """
     problem, point = saddle(CrossEntropy(), 1, 5, bias_decay)
