@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._support.checks import integer, real
-from ..losses import LogitLoss
+from ..losses import Curve, LogitLoss
 
 __all__ = ["bound_curve", "decay_curve"]
 
@@ -18,7 +18,7 @@ def bound_curve(
     per_class: int,
     weight_decay: float,
     feature_decay: float,
-) -> np.ndarray:
+) -> Curve:
     """xi(rho) = ell(rho/(K-1) sqrt(lW/(n lH))) + lW rho: the least objective at |W|_F^2 = rho (geometric, D.1).
 
     Its minimum over rho >= 0 is the optimum of the regularised model; it is finite because lW rho grows.
@@ -31,7 +31,7 @@ def bound_curve(
     return loss.margin_value(margin, count) + weight * rho
 
 
-def decay_curve(t: ArrayLike, loss: LogitLoss, num_classes: int, c: float) -> np.ndarray:
+def decay_curve(t: ArrayLike, loss: LogitLoss, num_classes: int, c: float) -> Curve:
     """psi(t) = phi(t) + c |t|, with t the *sum* of z_j - z_y over wrong classes (losses, appendix B).
 
     With c = s = sqrt(n lW lH) its minimum is the optimum of the regularised model (the constant K s that the paper

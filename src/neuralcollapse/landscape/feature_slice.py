@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from .. import losses
 from .._support.checks import describe, integer
-from ..losses import LogitLoss, SquaredError
+from ..losses import Curve, LogitLoss, SquaredError
 
 __all__ = ["FeatureSlice", "WideSlice"]
 
@@ -38,16 +38,16 @@ class FeatureSlice:
         object.__setattr__(self, "loss", _logit_loss(self.loss))
         object.__setattr__(self, "num_classes", integer("num_classes", self.num_classes, minimum=3))
 
-    def logits(self, s: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def logits(self, s: ArrayLike, theta: ArrayLike) -> Curve:
         """The three different logits (own, towards, each of the K-2 others), mse eq. (29); last axis of length 3."""
         s, theta = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(theta, np.float64))
         return s[..., None] * self._directions(theta)[0]
 
-    def value(self, s: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def value(self, s: ArrayLike, theta: ArrayLike) -> Curve:
         """The loss, mse eqs. (31), (32) for its two losses."""
         return self._evaluate(s, theta)[0]
 
-    def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[Curve, Curve]:
         """(d/ds, d/dtheta) of the loss."""
         return self._evaluate(s, theta)[1:]
 
@@ -96,7 +96,7 @@ class WideSlice:
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", _logit_loss(self.loss))
 
-    def value(self, s: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def value(self, s: ArrayLike, theta: ArrayLike) -> Curve:
         """The limit of the loss; for contrastive losses, of its excess over the value at s = 0."""
         s, theta = np.asarray(s, np.float64), np.asarray(theta, np.float64)
         if isinstance(self.loss, SquaredError):
@@ -104,7 +104,7 @@ class WideSlice:
             return own + s**2 * np.sin(theta) ** 2 / 2
         return -self._pull * s * np.cos(theta)
 
-    def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[Curve, Curve]:
         """The limit of (d/ds, d/dtheta)."""
         s, theta = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(theta, np.float64))
         sine, cosine = np.sin(theta), np.cos(theta)

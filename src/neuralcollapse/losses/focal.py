@@ -18,12 +18,12 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from .._support.checks import real
-from ._base import LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
+from ._base import Curve, Linearization, LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
 
 __all__ = ["Focal"]
 
 
-class FocalLinearization:
+class FocalLinearization(Linearization):
     """The focal loss around one array of logits; keeps q, the softmax over wrong classes."""
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], gamma: float):
@@ -123,16 +123,16 @@ class Focal(LogitLoss):
 
     # Margin form ------------------------------------------------------------------------------------------------
 
-    def margin_value(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_value(self, margin: ArrayLike, num_classes: int) -> Curve:
         """F(log(K-1) - a)."""
         odds = log_wrong(num_classes) - np.asarray(margin, dtype=np.float64)
         return np.exp(self.gamma * log_expit(odds)) * -log_expit(-odds)
 
-    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> Curve:
         """-h(p) at p = 1/(1 + (K-1) e^{-a})."""
         return -self.slope_at_odds(log_wrong(num_classes) - np.asarray(margin, dtype=np.float64))
 
-    def slope_at_odds(self, odds: ArrayLike) -> np.ndarray:
+    def slope_at_odds(self, odds: ArrayLike) -> Curve:
         """h(p) as a function of m = log((1-p)/p), accurate for p near 0 and 1."""
         odds = np.asarray(odds, dtype=np.float64)
         bracket = expit(odds) - self.gamma * expit(-odds) * log_expit(-odds)

@@ -9,12 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._support.checks import real
-from ._base import LogitLoss, registry
+from ._base import Linearization, LogitLoss, registry
 
 __all__ = ["SquaredError"]
 
 
-class SquaredErrorLinearization:
+class SquaredErrorLinearization(Linearization):
     """The squared error around one array of logits: a quadratic."""
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], alpha: float, target: float):
