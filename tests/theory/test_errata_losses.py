@@ -218,7 +218,7 @@ def test_8_corollary_2_convexity_of_the_focal_loss(generator):
     """Printed: convex for p >= 0.21. Exactly: for p >= p_inf(gamma), at most 0.058444."""
     for gamma in (0.5, 1.0, 2.0, 3.0, 5.0):
         loss = Focal(gamma)
-        for _ in range(50):
+        for _ in range(8):
             assert smallest_hessian_eigenvalue(loss, loss.convex_from * 1.01, generator) > -1e-12
             assert smallest_hessian_eigenvalue(loss, 0.1, generator) > -1e-12  # outside the printed region
             assert smallest_hessian_eigenvalue(loss, loss.convex_from * 0.98, generator) < -1e-7
