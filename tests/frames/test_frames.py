@@ -22,7 +22,10 @@ def test_simplex_etf_has_unit_rows_and_equal_cosines(classes, dim, seed):
     torch.testing.assert_close(off, torch.full_like(off, -1 / (classes - 1)), rtol=0, atol=1e-14)
     # tight: a multiple of the identity on its span
     singular = torch.linalg.svdvals(etf)
-    torch.testing.assert_close(singular[: classes - 1].square(), torch.full((classes - 1,), classes / (classes - 1), dtype=torch.float64))
+    torch.testing.assert_close(
+        singular[: classes - 1].square(),
+        torch.full((classes - 1,), classes / (classes - 1), dtype=torch.float64),
+    )
 
 
 def test_seed_decides_the_random_frame_and_draws_from_haar():

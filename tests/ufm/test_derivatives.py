@@ -1,12 +1,11 @@
 """Analytic value, gradient and Hessian of every model with every loss, against autograd-free references."""
 
-
 import pytest
 import torch
-from reference import first_derivative, second_derivative
 
 from neuralcollapse import losses
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegularizedUFM
+from reference import first_derivative, second_derivative
 
 LOGIT_LOSSES = [name for name, kind in losses.registry.items() if kind.takes == "logits"]
 LOGIT_LOSSES += ["mse:alpha=4,target=3", "focal:gamma=0.5"]
@@ -43,7 +42,9 @@ def test_value_is_the_definition(model):
         for i in range(model.num_samples):
             others = [j for j in range(model.num_samples) if j != i]
             positives = [j for j in others if model.labels[j] == model.labels[i]]
-            total -= sum(similarity[i, j] - torch.logsumexp(similarity[i, others], 0) for j in positives) / len(positives)
+            total -= sum(similarity[i, j] - torch.logsumexp(similarity[i, others], 0) for j in positives) / len(
+                positives
+            )
         expected = total / model.num_samples
     else:
         logits = point.H @ point.W.T
@@ -52,7 +53,9 @@ def test_value_is_the_definition(model):
         else:
             shift = 0.0 if point.b is None else point.b
             expected = model.loss(logits + shift, model.labels)
-            expected = expected + model.weight_decay / 2 * point.W.norm() ** 2 + model.feature_decay / 2 * point.H.norm() ** 2
+            expected = (
+                expected + model.weight_decay / 2 * point.W.norm() ** 2 + model.feature_decay / 2 * point.H.norm() ** 2
+            )
             if point.b is not None:
                 expected = expected + model.bias_decay / 2 * point.b.norm() ** 2
     assert model.value(point) == pytest.approx(float(expected), rel=1e-13)
@@ -100,7 +103,8 @@ def test_normal_parts_of_a_direction_do_not_matter(model):
         return
     radial = point * 0.9
     torch.testing.assert_close(
-        model.hessian_vector(point, direction + radial).flatten(), model.hessian_vector(point, direction).flatten()
+        model.hessian_vector(point, direction + radial).flatten(),
+        model.hessian_vector(point, direction).flatten(),
     )
 
 

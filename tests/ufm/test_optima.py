@@ -7,11 +7,11 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import torch
-from reference import best_value, lbfgs
 
 from neuralcollapse import losses
 from neuralcollapse.frames import simplex_etf
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegularizedUFM, critical_temperature
+from reference import best_value, lbfgs
 
 pytestmark = pytest.mark.unchecked
 
@@ -25,16 +25,14 @@ def reach(loss):
 
 
 def regularized_grid():
-    """A fixed sample of the grid: every (loss, K, d - K) with two biases; n, decays and level are taken in turn."""
-    levels = itertools.cycle([0.05, 0.5, 0.9, 0.99, 1.02, 2.0])
+    """Every (loss, K, d - K) of the grid; n, decays, level and bias in turn, with periods prime to each other."""
     samples = itertools.cycle([1, 3, 10])
-    ratios = itertools.cycle([1.0, 0.03, 30.0])
-    biases = itertools.cycle([None, 0.0, 0.01, 1.0, 1e3])
+    ratios = itertools.cycle([1.0, 0.03, 30.0, 5.0])
+    biases = itertools.cycle([None, 0.0, 0.01, 1.0, 100.0])
+    levels = itertools.cycle([0.05, 0.5, 0.9, 0.99, 1.02, 2.0, 0.2])
     for spec, classes, offset in itertools.product(REGULARIZED_LOSSES, (2, 3, 5, 10), range(-3, 6)):
-        for _ in range(2):
-            case = spec, classes, next(samples), classes + offset, next(levels), next(ratios), next(biases)
-            if classes + offset >= 1:
-                yield case
+        if classes + offset >= 1:
+            yield spec, classes, next(samples), classes + offset, next(levels), next(ratios), next(biases)
 
 
 def build(spec, classes, samples, dim, level, ratio, bias):
@@ -47,15 +45,14 @@ def build(spec, classes, samples, dim, level, ratio, bias):
 GRID = list(regularized_grid())
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(6))
 def test_regularized_optimum_against_lbfgs(part):
     known = 0
-    for case in GRID[part::8]:
+    for case in GRID[part::6]:
         model = build(*case)
         try:
             optimum = model.optimum()
-        except NotImplementedError as reason:
-            assert "no closed form is known" in str(reason)
+        except NotImplementedError:
             assert model.dim < model.num_classes
             continue
         known += 1
@@ -71,7 +68,7 @@ def test_regularized_optimum_against_lbfgs(part):
         assert lowest >= optimum.value - 1e-9 * scale, case  # nothing is lower
         assert lowest <= optimum.value + tolerance or not optimum.proved, case
         check_numbers(model, optimum)
-    assert known >= 30
+    assert known >= 25
 
 
 def check_numbers(model, optimum):
@@ -134,7 +131,7 @@ def test_convex_form_agrees_with_a_conic_solver(spec, bias, level):
 @pytest.mark.parametrize("spec", ["ce", "ls:alpha=0.2", "focal:gamma=3", "mse:alpha=2,target=1"])
 def test_normalized_optimum_against_lbfgs(spec, classes):
     regimes = set()
-    for samples, dim, tau in itertools.product((1, 3), (classes - 1, classes, classes + 2), (0.5, 1.5, 2.5, 6.0)):
+    for samples, dim, tau in itertools.product((2,), (classes - 1, classes, classes + 2), (0.5, 2.0, 6.0)):
         model = NormalizedUFM(spec, classes, samples, dim, tau)
         try:
             optimum = model.optimum()
@@ -144,8 +141,11 @@ def test_normalized_optimum_against_lbfgs(spec, classes):
         regimes.add(optimum.regime)
         assert model.value(model.check(optimum.point)) == pytest.approx(optimum.value, abs=1e-12)
         assert model.gradient(optimum.point).norm() < 1e-10
-        seeds = range(3) if dim >= classes else range(12)  # in R^(K-1) random starts meet bad local minima
-        found = best_value(model, seeds=seeds)
+        found = math.inf
+        for seed in range(12):  # in few dimensions random starts meet bad local minima
+            found = min(found, best_value(model, seeds=(seed,)))
+            if found <= optimum.value + 1e-8:
+                break
         assert found >= optimum.value - 1e-10
         if dim >= classes:
             assert found <= optimum.value + 1e-8
@@ -181,11 +181,11 @@ def test_critical_temperature_is_where_collapse_stops_being_best():
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_contrastive_optimum_against_lbfgs(classes):
-    for samples, tau, extra in itertools.product((2, 3, 5), (0.3, 1.0, 2.0), (0, 2)):
+    for samples, tau, extra in itertools.product((2, 4), (0.3, 1.0, 2.0), (0, 2)):
         model = ContrastiveUFM(classes, samples, classes + extra, tau)
         optimum = model.optimum()
         assert model.value(model.check(optimum.point)) == pytest.approx(optimum.value, abs=1e-13)
-        assert best_value(model, seeds=range(3)) == pytest.approx(optimum.value, abs=1e-9)
+        assert best_value(model) == pytest.approx(optimum.value, abs=1e-9)
 
 
 def test_focal_optimum_near_the_transition_with_a_bias_is_not_the_symmetric_one():
@@ -207,7 +207,11 @@ def test_focal_optimum_near_the_transition_with_a_bias_is_not_the_symmetric_one(
 def test_numbers_are_cheap_at_any_size():
     """K = 1000, n = 1300, d = 2048: the point would take 21 GB; value and Gram matrices need none of it."""
     regularized = RegularizedUFM("ce", 1000, 1300, 2048, 5e-4, 1e-6, 0.01)
-    for model in (regularized, NormalizedUFM("focal", 1000, 1300, 2048, 10.0), ContrastiveUFM(1000, 1300, 2048)):
+    for model in (
+        regularized,
+        NormalizedUFM("focal", 1000, 1300, 2048, 10.0),
+        ContrastiveUFM(1000, 1300, 2048),
+    ):
         optimum = model.optimum()
         assert math.isfinite(optimum.value)
         assert optimum.weight_gram.shape == (1000, 1000)

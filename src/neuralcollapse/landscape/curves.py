@@ -25,7 +25,10 @@ def bound_curve(
     """
     count = integer("num_classes", num_classes, minimum=2)
     samples = integer("per_class", per_class, minimum=1)
-    weight, feature = real("weight_decay", weight_decay, above=0), real("feature_decay", feature_decay, above=0)
+    weight, feature = (
+        real("weight_decay", weight_decay, above=0),
+        real("feature_decay", feature_decay, above=0),
+    )
     rho = np.asarray(rho, dtype=np.float64)
     margin = rho / (count - 1) * math.sqrt(weight / (samples * feature))
     return loss.margin_value(margin, count) + weight * rho

@@ -54,7 +54,10 @@ class FeatureSlice:
     def _directions(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logits at s = 1 and their derivative in theta."""
         count = self.num_classes
-        ahead, rest = math.sqrt(count * (count - 2)) / (count - 1), math.sqrt(count / (count - 2)) / (count - 1)
+        ahead, rest = (
+            math.sqrt(count * (count - 2)) / (count - 1),
+            math.sqrt(count / (count - 2)) / (count - 1),
+        )
         mix = np.array([[1.0, 0.0], [-1 / (count - 1), ahead], [-1 / (count - 1), -rest]])
         circle = np.stack([np.cos(theta), np.sin(theta)], axis=-1)
         turned = np.stack([-np.sin(theta), np.cos(theta)], axis=-1)
@@ -86,9 +89,10 @@ class FeatureSlice:
 class WideSlice:
     """The limit of :class:`FeatureSlice` for K to infinity.
 
-    Squared error: alpha/2 (s cos theta - M)^2 + s^2/2 sin^2 theta (mse (33), (34)). A contrastive loss grows like log K;
-    its excess over the value at s = 0 tends to -q s cos theta, so the gradient is q (-cos theta, s sin theta), q = 1 for
-    cross-entropy and focal loss and 1 - alpha for label smoothing: mse (35), as printed, drops K-2 classes.
+    Squared error: alpha/2 (s cos theta - M)^2 + s^2/2 sin^2 theta (mse (33), (34)). A contrastive loss grows like
+    log K; its excess over the value at s = 0 tends to -q s cos theta, so the gradient is q (-cos theta, s sin theta),
+    with q = 1 for cross-entropy and focal loss and 1 - alpha for label smoothing: mse (35), as printed, drops K-2
+    classes.
     """
 
     loss: LogitLoss

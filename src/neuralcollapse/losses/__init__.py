@@ -39,4 +39,8 @@ def get(spec: str | Loss) -> Loss:
     >>> get("ce")
     CrossEntropy()
     """
-    return spec if isinstance(spec, Loss) else registry.create(spec)
+    if isinstance(spec, Loss):
+        return spec
+    loss = registry.create(spec)
+    assert isinstance(loss, Loss)
+    return loss

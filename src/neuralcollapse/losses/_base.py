@@ -159,11 +159,11 @@ class LogitLoss(Loss):
         raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
 
     def margin_derivative(self, margin: ArrayLike, num_classes: int) -> Curve:
-        """d ell / d a."""
+        """D ell / d a."""
         raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
 
     def phi(self, total: ArrayLike, num_classes: int) -> Curve:
-        """phi(t) with loss(z, y) >= phi(sum_{j != y} (z_j - z_y)), equality iff the wrong logits agree.
+        """The bound phi with loss(z, y) >= phi(sum_{j != y} (z_j - z_y)), equality iff the wrong logits agree.
 
         losses, Definition 1; t is the *sum* over wrong classes, so phi(t) = ell(-t/(K-1)).
         """
@@ -171,7 +171,7 @@ class LogitLoss(Loss):
         return self.margin_value(-np.asarray(total, dtype=np.float64) / (count - 1), count)
 
     def phi_derivative(self, total: ArrayLike, num_classes: int) -> Curve:
-        """d phi / d t."""
+        """D phi / d t."""
         count = integer("num_classes", num_classes, minimum=2)
         slope = self.margin_derivative(-np.asarray(total, dtype=np.float64) / (count - 1), count)
         return -slope / (count - 1)

@@ -108,36 +108,35 @@ class NormalizedLinearization(ProblemLinearization):
     """
 
     def __init__(self, problem: NormalizedUFM, point: Point):
-        assert point.W is not None
         self.problem, self.point = problem, point
         self.temperature = problem.temperature
-        self.loss = problem.loss.linearize(self.temperature * (point.H @ point.W.T), problem.labels)
+        self.loss = problem.loss.linearize(self.temperature * (point.H @ point.classifier.T), problem.labels)
         self.value = self.loss.value
         self.logit_gradient = self.loss.gradient
         self._pull_W = self.logit_gradient.T @ point.H
-        self._pull_H = self.logit_gradient @ point.W
-        self.alpha = _inner(point.W, self._pull_W)
+        self._pull_H = self.logit_gradient @ point.classifier
+        self.alpha = _inner(point.classifier, self._pull_W)
         self.beta = _inner(point.H, self._pull_H)
 
     @property
     def gradient(self) -> Point:
         """The Riemannian gradient."""
         point, tau = self.point, self.temperature
-        return Point(tau * (self._pull_W - self.alpha * point.W), tau * (self._pull_H - self.beta * point.H))
+        return Point(tau * (self._pull_W - self.alpha * point.classifier), tau * (self._pull_H - self.beta * point.H))
 
     def hessian_vector(self, direction: Point) -> Point:
         """The Riemannian Hessian times a tangent ``direction``."""
         point, tau, slope = self.point, self.temperature, self.logit_gradient
-        change = direction.H @ point.W.T
-        change.addmm_(point.H, direction.W.T)
+        change = direction.H @ point.classifier.T
+        change.addmm_(point.H, direction.classifier.T)
         change *= tau
         bend = self.loss.hessian_vector(change)
         classifier = bend.T @ point.H
         classifier.addmm_(slope.T, direction.H)
-        classifier -= self.alpha * direction.W
-        classifier -= point.W * _inner(point.W, classifier)
-        features = bend @ point.W
-        features.addmm_(slope, direction.W)
+        classifier -= self.alpha * direction.classifier
+        classifier -= point.classifier * _inner(point.classifier, classifier)
+        features = bend @ point.classifier
+        features.addmm_(slope, direction.classifier)
         features -= self.beta * direction.H
         features -= point.H * _inner(point.H, features)
         return Point(classifier.mul_(tau), features.mul_(tau))

@@ -81,7 +81,9 @@ def _objective(problem: RegularizedUFM, loss: LogitLoss, learned, margin, shift)
     rest = count - learned - 1.0
     second = np.logaddexp(np.log(np.maximum(rest, 1e-300)), np.log(learned) + shift)
     base = math.log(count - 1)
-    mean = learned * loss.margin_value(base - first, count) + (count - learned) * loss.margin_value(base - second, count)
+    mean = learned * loss.margin_value(base - first, count) + (count - learned) * loss.margin_value(
+        base - second, count
+    )
     decay = (problem.bias_decay or 0.0) * shift**2 * learned * (count - learned) / (2 * count)
     return mean / count + problem.s * (learned - 1) * margin + decay
 
