@@ -59,9 +59,7 @@ def test_contrastive_semidefinite_bound_is_valid_for_imbalanced_classes():
     for i in range(size):
         others = [j for j in range(size) if j != i]
         positives = [j for j in others if labels[j] == labels[i]]
-        terms.append(
-            cp.log_sum_exp(tau**2 * gram[i, others]) - tau**2 * cp.sum(gram[i, positives]) / len(positives)
-        )
+        terms.append(cp.log_sum_exp(tau**2 * gram[i, others]) - tau**2 * cp.sum(gram[i, positives]) / len(positives))
     program = cp.Problem(cp.Minimize(sum(terms) / size), [cp.diag(gram) == 1])
     program.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     for seed in range(10):
@@ -249,6 +247,4 @@ def test_closed_form_is_the_minimum_of_one_scalar_function():
             method="bounded",
             options={"xatol": 1e-12},
         )
-        assert RegularizedUFM(loss, 7, 1, 8, 0.02, 0.02).optimum().value == pytest.approx(
-            found.fun, abs=1e-12
-        )
+        assert RegularizedUFM(loss, 7, 1, 8, 0.02, 0.02).optimum().value == pytest.approx(found.fun, abs=1e-12)

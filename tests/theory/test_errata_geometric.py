@@ -45,9 +45,7 @@ def escape(problem: RegularizedUFM, point: Point) -> tuple[Point, float]:
     null = torch.linalg.eigh(point.W.T @ point.W)[1][:, 0]
     ratio = (problem.feature_decay / problem.weight_decay) ** 0.25
     bias = None if point.b is None else torch.zeros_like(point.b)
-    return Point(ratio * torch.outer(right[0], null), -torch.outer(left[:, 0], null) / ratio, bias), float(
-        singular[0]
-    )
+    return Point(ratio * torch.outer(right[0], null), -torch.outer(left[:, 0], null) / ratio, bias), float(singular[0])
 
 
 def along(problem: RegularizedUFM, point: Point, direction: Point) -> tuple[float, float]:

@@ -88,13 +88,9 @@ def test_3_appendix_lemma_8_minimises_over_too_small_a_set(problem):
         return float(np.mean([phi_cross_entropy(4 * r, count) + 4 * s * r**2 / top for r in rho]))
 
     start = np.array([-8.0, -3.0, -3.0, -3.0, -3.0])
-    free = minimize(
-        bound, start, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-8, "fatol": 1e-12}
-    )
+    free = minimize(bound, start, method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-8, "fatol": 1e-12})
     assert free.fun < claimed - 1e-3
-    equal = minimize(
-        lambda r: bound(np.full(count, r[0])), [-3.0], method="Nelder-Mead", options={"xatol": 1e-9}
-    )
+    equal = minimize(lambda r: bound(np.full(count, r[0])), [-3.0], method="Nelder-Mead", options={"xatol": 1e-9})
     assert equal.fun == pytest.approx(claimed, abs=1e-9)
 
     generator = torch.Generator().manual_seed(0)
@@ -222,9 +218,7 @@ def test_8_corollary_2_convexity_of_the_focal_loss(generator):
             assert smallest_hessian_eigenvalue(loss, loss.convex_from * 1.01, generator) > -1e-12
             assert smallest_hessian_eigenvalue(loss, 0.1, generator) > -1e-12  # outside the printed region
             assert smallest_hessian_eigenvalue(loss, loss.convex_from * 0.98, generator) < -1e-7
-    top = minimize_scalar(
-        lambda g: -Focal(g).convex_from, bounds=(1, 5), method="bounded", options={"xatol": 1e-9}
-    )
+    top = minimize_scalar(lambda g: -Focal(g).convex_from, bounds=(1, 5), method="bounded", options={"xatol": 1e-9})
     assert -top.fun == pytest.approx(0.058444, abs=5e-7)
     assert top.x == pytest.approx(2.3819, abs=1e-4)
     assert -top.fun < 0.21 / 3.5
@@ -242,9 +236,7 @@ def test_9_after_corollary_2_descent_can_stop_at_zero():
     assert found.point.norm() < 1e-6
     assert found.value > problem.optimum().value + 1e-3
     # A lower decay has no such trap, even from a confidently wrong start.
-    easy = RegularizedUFM(
-        loss, count, 1, 30, 0.9 * transition.zero_stable_above, 0.9 * transition.zero_stable_above
-    )
+    easy = RegularizedUFM(loss, count, 1, 30, 0.9 * transition.zero_stable_above, 0.9 * transition.zero_stable_above)
     wrong = easy.optimum().point
     start = Point(wrong.W, -wrong.H + 0.01 * easy.random_point(0).H)
     assert minimise(easy, start).value == pytest.approx(easy.optimum().value, abs=1e-9)
@@ -313,9 +305,7 @@ def test_15_NC2_NC3_need_a_root(count):
     etf = frames.simplex_etf(count, count)
     gram = etf @ etf.T
     unit, projector = gram / gram.norm(), torch.eye(count, dtype=torch.float64) - 1 / count
-    assert float((unit - projector / (count - 1)).norm()) == pytest.approx(
-        1 - 1 / math.sqrt(count - 1), rel=1e-12
-    )
+    assert float((unit - projector / (count - 1)).norm()) == pytest.approx(1 - 1 / math.sqrt(count - 1), rel=1e-12)
     assert float((unit - projector / math.sqrt(count - 1)).norm()) < 1e-14
 
 
@@ -344,9 +334,7 @@ def test_16_equation_6_is_twice_the_mse_papers_4(generator):
         return value, np.concatenate([block.ravel() for block in gradient])
 
     start = np.random.default_rng(0).standard_normal(44)
-    found = minimize(
-        objective, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-10, "ftol": 0, "maxiter": 5000}
-    )
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-10, "ftol": 0, "maxiter": 5000})
     halved = RegularizedUFM(loss, 4, 1, 5, 0.1, 0.1, 0.25).optimum().value
     assert found.fun == pytest.approx(2 * halved, rel=1e-9)
     assert abs(found.fun - RegularizedUFM(loss, 4, 1, 5, 0.2, 0.2, 0.5).optimum().value) > 0.05

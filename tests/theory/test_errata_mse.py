@@ -49,9 +49,7 @@ def test_17_lemma_B4_fourth_roots(problem, solved):
         ratio = (FEATURE / WEIGHT) ** power
         arrays = np.zeros((COUNT, DIM)), np.zeros((problem.num_samples, DIM))
         arrays[0][:, :COUNT], arrays[1][:, :COUNT] = ratio * left * shrunk, right.T * shrunk / ratio
-        return Point(
-            *(torch.from_numpy(array) for array in arrays), torch.full((COUNT,), bias, dtype=torch.float64)
-        )
+        return Point(*(torch.from_numpy(array) for array in arrays), torch.full((COUNT,), bias, dtype=torch.float64))
 
     printed, correct = point(0.5), point(0.25)
     assert torch.allclose(printed.H @ printed.W.T, correct.H @ correct.W.T, atol=1e-13)  # the same logits ...
@@ -70,9 +68,7 @@ def factorise(target: np.ndarray, dim: int, weight: float, feature: float) -> fl
         w, h = flat[: rows * dim].reshape(rows, dim), flat[rows * dim :].reshape(dim, columns)
         error = w @ h - target
         value = 0.5 * (error**2).sum() + weight / 2 * (w**2).sum() + feature / 2 * (h**2).sum()
-        return value, np.concatenate(
-            [(error @ h.T + weight * w).ravel(), (w.T @ error + feature * h).ravel()]
-        )
+        return value, np.concatenate([(error @ h.T + weight * w).ravel(), (w.T @ error + feature * h).ravel()])
 
     starts = np.random.default_rng(0).standard_normal((4, rows * dim + dim * columns))
     options = {"gtol": 1e-11, "ftol": 0.0, "maxiter": 5000}

@@ -178,9 +178,7 @@ def test_38_appendix_B2_derivative_of_the_riemannian_gradient():
     """Printed: D grad f(X)[U] ends in - X ddiag(U' Hess[U]). Right: - X ddiag(X' Hess[U])."""
     rng = RNG(4)
     cubic = rng.standard_normal((3, 3, 3))
-    cubic = sum(
-        cubic.transpose(p) for p in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
-    )
+    cubic = sum(cubic.transpose(p) for p in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)))
     x = unit_columns(rng.standard_normal((3, 4)))
     u = rng.standard_normal((3, 4))
     u -= x * (x * u).sum(0)
@@ -288,9 +286,7 @@ def test_40_case_2_direction_can_curve_upwards():
     assert bend == pytest.approx(0.7751887096 * tau * norm, rel=1e-8)
     weighted = slope / (-beta).sqrt()[:, None] / (-alpha).sqrt()
     left, singular, right = torch.linalg.svd(weighted)
-    turn = Point(
-        torch.outer(-right[0] / (-alpha).sqrt(), null), torch.outer(left[:, 0] / (-beta).sqrt(), null)
-    )
+    turn = Point(torch.outer(-right[0] / (-alpha).sqrt(), null), torch.outer(left[:, 0] / (-beta).sqrt(), null))
     expected = 2 * tau * (1 - float(singular[0]))
     assert expected < 0
     assert turn.dot(problem.hessian_vector(point, turn)) == pytest.approx(expected, rel=1e-9)
@@ -325,9 +321,7 @@ def test_42_label_smoothing_leaves_collapse_at_the_critical_temperature(count):
     assert critical_temperature(loss, count) == pytest.approx(critical, rel=1e-12)
     lowest = minimize_scalar(at_collapse, bounds=(0.1, 30), method="bounded", options={"xatol": 1e-10})
     assert lowest.x == pytest.approx(critical, abs=1e-6)
-    floor = -(1 - share) * math.log(1 - share) - share * math.log(
-        loss.alpha / count
-    )  # entropy of the smoothed label
+    floor = -(1 - share) * math.log(1 - share) - share * math.log(loss.alpha / count)  # entropy of the smoothed label
     for factor, collapses in ((0.9, True), (1.2, False), (2.0, False)):
         tau = factor * critical
         problem = NormalizedUFM(loss, count, 2, count + 1, tau)

@@ -67,9 +67,7 @@ def test_gradient_norm_at_zero(loss, expected):
 # The focal loss ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("gamma", "expected"), [(0.5, 0.0177), (1, 0.0432), (2, 0.0578), (3, 0.0575), (5, 0.0502)]
-)
+@pytest.mark.parametrize(("gamma", "expected"), [(0.5, 0.0177), (1, 0.0432), (2, 0.0578), (3, 0.0575), (5, 0.0502)])
 def test_focal_inflection(gamma, expected):
     assert Focal(gamma).convex_from == pytest.approx(expected, abs=5e-5)
     # The inflection of (1-p)^g (-log p) in the log odds m, by differences.
@@ -86,9 +84,7 @@ def test_focal_envelope_starts_at_most_at_0_1675():
     assert all(Focal(g).convex_from < Focal(g).tight_from for g in (0.5, 1, 2, 5))
 
 
-@pytest.mark.parametrize(
-    ("gamma", "least"), [(0.5, 57), (1, 24), (2, 18), (2.4, 18), (3, 18), (5, 20), (10, 29)]
-)
+@pytest.mark.parametrize(("gamma", "least"), [(0.5, 57), (1, 24), (2, 18), (2.4, 18), (3, 18), (5, 20), (10, 29)])
 def test_focal_fewest_classes_with_a_first_order_transition(gamma, least):
     assert not Focal(gamma).transition(least - 1).first_order
     assert Focal(gamma).transition(least).first_order
@@ -214,9 +210,7 @@ def test_vanilla_squared_error_values(dim, side):
     s = 0.1
     threshold = count * s / (1 - count * s)
     decay = None if side is None else side * threshold
-    problem = RegularizedUFM(
-        SquaredError(), count, samples, dim, s / math.sqrt(2) * 3, s / math.sqrt(2) / 3, decay
-    )
+    problem = RegularizedUFM(SquaredError(), count, samples, dim, s / math.sqrt(2) * 3, s / math.sqrt(2) / 3, decay)
     unit = s - count * s**2 / 2
     if decay is None:
         expected = min(dim, count) * unit + max(count - dim, 0) / (2 * count)
@@ -269,9 +263,7 @@ def test_feature_slice_limits():
     assert np.allclose(near.gradient(s, theta), wide.gradient(s, theta), atol=1e-5)
     at_right_angle = wide.gradient(s, math.pi / 2)
     assert np.allclose(at_right_angle, (s, 3.0 * 2.0 * s), atol=1e-12)  # s and alpha M s, as after mse (35)
-    assert np.allclose(
-        WideSlice(CrossEntropy()).gradient(s, theta), (-0.825335614906, 0.959892204771), atol=1e-12
-    )
+    assert np.allclose(WideSlice(CrossEntropy()).gradient(s, theta), (-0.825335614906, 0.959892204771), atol=1e-12)
 
 
 @pytest.mark.parametrize(("count", "samples", "dim", "tolerance"), [(10, 20, 64, 0.05), (10, 100, 4, 3.0)])
@@ -283,16 +275,12 @@ def test_metrics_of_gaussian_features(count, samples, dim, tolerance):
         features = rng.standard_normal((count, samples, dim))
         means = features.mean(1)
         centre = means.mean(0)
-        within = np.einsum("kid,kie->de", features - means[:, None], features - means[:, None]) / (
-            count * samples
-        )
+        within = np.einsum("kid,kie->de", features - means[:, None], features - means[:, None]) / (count * samples)
         between = (means - centre).T @ (means - centre) / count
         variability.append(np.trace(within @ np.linalg.pinv(between, rcond=1e-10)) / count)
         bias.append(((rng.standard_normal((count, dim)) @ centre) ** 2).sum())
     wide = dim > count
-    expected = (
-        (samples - 1) * (count - 1) / (dim - count) if wide else (samples - 1) * dim / (count - 2 - dim)
-    )
+    expected = (samples - 1) * (count - 1) / (dim - count) if wide else (samples - 1) * dim / (count - 2 - dim)
     assert np.mean(variability) == pytest.approx(expected, abs=tolerance)
     assert np.mean(bias) == pytest.approx(dim / samples, rel=0.2)
 
