@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from ._helpers import class_means, nc5_ood
 from ._measure import measure
-from ._model import Classifier, classifier_of, measure_layers, measure_model
+from ._model import measure_layers, measure_model
 from ._registry import METRICS, Metric
 from ._report import CollapseReport, ReportComparison
 from ._second_pass import SecondPass
 from ._statistics import ClassStatistics
+from ._watch import Classifier, classifier_of
 
 if TYPE_CHECKING:
     from ._torchmetrics import NeuralCollapse

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .._support.checks import describe
 
-__all__ = ["Forward", "first_tensor", "flat_samples", "run_batch", "to_device"]
+__all__ = ["Forward", "first_tensor", "flat_samples", "labels_of", "run_batch", "to_device"]
 
 Forward = Callable[[nn.Module, Any], Tensor]
 """Runs the model on a batch and returns the labels."""
@@ -31,17 +31,11 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 def run_batch(model: nn.Module, batch: Any) -> Tensor:
     """Run ``model`` on ``(inputs, labels)``, ``(input, ..., labels)`` or a dict with labels; return the labels."""
+    labels = labels_of(batch)
     if isinstance(batch, Mapping):
-        name = next((key for key in LABELS if key in batch), None)
-        if name is None:
-            raise ValueError(
-                f"a dict batch must hold its labels under one of {', '.join(LABELS)}, got the keys {list(batch)}; "
-                "or say how to run it with forward="
-            )
-        _call_with_names(model, {key: value for key, value in batch.items() if key != name})
-        return batch[name]
-    if isinstance(batch, list | tuple) and len(batch) >= 2:
-        *inputs, labels = batch
+        _call_with_names(model, {key: value for key, value in batch.items() if value is not labels})
+    else:
+        inputs = batch[:-1]
         if len(inputs) > 1:
             model(*inputs)
         elif isinstance(inputs[0], Mapping):
@@ -50,7 +44,21 @@ def run_batch(model: nn.Module, batch: Any) -> Tensor:
             model(*inputs[0])
         else:
             model(inputs[0])
-        return labels
+    return labels
+
+
+def labels_of(batch: Any) -> Any:
+    """The labels of ``(inputs, labels)``, ``(input, ..., labels)`` or a dict."""
+    if isinstance(batch, Mapping):
+        name = next((key for key in LABELS if key in batch), None)
+        if name is None:
+            raise ValueError(
+                f"a dict batch must hold its labels under one of {', '.join(LABELS)}, got the keys {list(batch)}; "
+                "or say how to run it with forward="
+            )
+        return batch[name]
+    if isinstance(batch, list | tuple) and len(batch) >= 2:
+        return batch[-1]
     raise TypeError(
         f"a batch must be (inputs, labels) or a dict with labels, got {describe(batch)}; "
         "or say how to run it with forward="

@@ -5,67 +5,22 @@ fit, so that the model sees the data once; beyond that they stream into class st
 only for metrics that need one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .._support.checks import describe, flag, integer
-from .._support.registry import unknown_name
-from ._batches import Forward, first_tensor, flat_samples, run_batch, to_device
+from ._batches import Forward, flat_samples, run_batch, to_device
 from ._inputs import IGNORED
 from ._measure import MEMORY_LIMIT
 from ._recorder import Recorder, Settings
 from ._report import CollapseReport
+from ._watch import ClassifierWatch, Watch, caught_output, module_of
 
-__all__ = ["Classifier", "classifier_of", "measure_layers", "measure_model"]
-
-Catch = Callable[[Any, Any, Any], Tensor | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Classifier:
-    """The last linear layer of a model: its name, weight (K, d) and bias (K,) or ``None``."""
-
-    name: str
-    module: nn.Module
-    weight: Tensor | None
-    bias: Tensor | None
-
-
-def _is_classifier(module: nn.Module) -> bool:
-    if isinstance(module, nn.Linear):
-        return True
-    weight = getattr(module, "weight", None)
-    leaf = next(module.children(), None) is None
-    return leaf and isinstance(weight, Tensor) and weight.ndim == 2 and not isinstance(module, nn.Embedding)
-
-
-def _describe_classifier(name: str, module: nn.Module) -> Classifier:
-    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    if not isinstance(weight, Tensor) or weight.ndim != 2:
-        return Classifier(name, module, None, None)
-    usable = isinstance(bias, Tensor) and bias.shape == weight.shape[:1]
-    return Classifier(name, module, weight.detach(), bias.detach() if usable else None)
-
-
-def classifier_of(model: nn.Module, layer: str | None = None) -> Classifier:
-    """The classifier of ``model``: the layer of that name, else the last ``nn.Linear`` in the order of definition.
-
-    :func:`measure_model` goes by the order of execution, which it sees while the model runs.
-    """
-    _check_model(model)
-    if layer is not None:
-        return _describe_classifier(layer, _module(model, layer))
-    found = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    found = found or [(name, module) for name, module in model.named_modules() if _is_classifier(module)]
-    if not found:
-        raise ValueError("the model has no nn.Linear; name its classifier with layer=")
-    return _describe_classifier(*found[-1])
-
+__all__ = ["measure_layers", "measure_model"]
 
 def measure_model(
     model: nn.Module,
@@ -106,27 +61,21 @@ def measure_model(
     )
     if num_classes is not None:
         integer("num_classes", num_classes, minimum=2)
-    if layer is None:
-        candidates = {name: module for name, module in model.named_modules() if _is_classifier(module)}
-        if not candidates:
-            raise ValueError("the model has no nn.Linear; name its classifier with layer=")
-    else:
-        candidates = {layer: _module(model, layer)}
     run = _Run(model, loader, forward, flag("progress", progress))
+    watch = ClassifierWatch(model, layer)
     recorder: Recorder | None = None
-    with run.evaluating(candidates, _caught_input):
-        for caught, labels in run.batches():
+    with run.evaluating(watch):
+        for labels in run.batches(watch.start):
+            features = watch.features()
             if recorder is None:
-                name = _last_classifier(caught, candidates)
-                run.keep([name])
-                classifier = _describe_classifier(name, candidates[name])
+                classifier = watch.classifier
                 recorder = Recorder(settings, num_classes, classifier.weight, classifier.bias)
-            recorder.add(*_samples(caught, labels, name))
+            recorder.add(*flat_samples(features, labels, watch.name))
         if recorder is None:
             raise ValueError("loader holds no batches")
         if recorder.finish_first_pass() and run.repeatable:
-            for caught, labels in run.batches():
-                recorder.add_again(*_samples(caught, labels, name))
+            for labels in run.batches(watch.start):
+                recorder.add_again(*flat_samples(watch.features(), labels, watch.name))
     return recorder.report()
 
 
@@ -163,61 +112,31 @@ def measure_layers(
         layers = [name for name, _ in model.named_children()]
     if isinstance(layers, str) or not layers:
         raise ValueError(f"layers must be a list of names of the model's layers, got {layers!r}")
-    modules = {name: _module(model, name) for name in layers}
+    modules = {name: module_of(model, name) for name in layers}
     share = integer("memory_limit", memory_limit, minimum=0) // len(modules)
     settings = Settings(metrics, passes, global_mean, ignore_label, share)
     run = _Run(model, loader, forward, flag("progress", progress))
+    watch = Watch(modules, caught_output)
     recorders: dict[str, Recorder] = {}
-    with run.evaluating(modules, _caught_output):
-        for caught, labels in run.batches():
+    with run.evaluating(watch):
+        for labels in run.batches(watch.caught.clear):
             for name in modules:
                 recorder = recorders.setdefault(name, Recorder(settings, num_classes, None, None))
-                recorder.add(*_pooled(caught, labels, name, pool))
+                recorder.add(*_pooled(watch.caught, labels, name, pool))
         if not recorders:
             raise ValueError("loader holds no batches")
         again = [name for name, recorder in recorders.items() if recorder.finish_first_pass()]
         if again and run.repeatable:
-            run.keep(again)
-            for caught, labels in run.batches():
+            watch.keep(again)
+            for labels in run.batches(watch.caught.clear):
                 for name in again:
-                    recorders[name].add_again(*_pooled(caught, labels, name, pool))
+                    recorders[name].add_again(*_pooled(watch.caught, labels, name, pool))
     return {name: recorder.report() for name, recorder in recorders.items()}
 
 
 def _check_model(model: object) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {describe(model)}")
-
-
-def _module(model: nn.Module, name: object) -> nn.Module:
-    modules = dict(model.named_modules())
-    if not isinstance(name, str) or name not in modules:
-        raise unknown_name("layer", name, [known for known in modules if known])
-    return modules[name]
-
-
-def _caught_input(arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> Tensor | None:
-    return first_tensor(arguments) if arguments else first_tensor(keywords)
-
-
-def _caught_output(arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> Tensor | None:
-    return first_tensor(output)
-
-
-def _last_classifier(caught: dict[str, Tensor], candidates: dict[str, nn.Module]) -> str:
-    linear = [name for name in caught if isinstance(candidates[name], nn.Linear)]
-    reached = linear or list(caught)
-    if not reached:
-        raise ValueError(
-            f"none of the layers {', '.join(candidates)} was reached in a forward pass; name the classifier with layer="
-        )
-    return reached[-1]
-
-
-def _samples(caught: dict[str, Tensor], labels: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    if name not in caught:
-        raise ValueError(f"layer {name!r} was not reached in a forward pass, or passes no tensor")
-    return flat_samples(caught[name], labels, name)
 
 
 def _pooled(caught: dict[str, Tensor], labels: Tensor, name: str, pool: str) -> tuple[Tensor, Tensor]:
@@ -233,7 +152,7 @@ def _pooled(caught: dict[str, Tensor], labels: Tensor, name: str, pool: str) -> 
 
 
 class _Run:
-    """Runs a model over a loader and hands out what hooks caught; leaves the model and the random state as found."""
+    """Runs a model over a loader; leaves the model and the random state as found."""
 
     def __init__(self, model: nn.Module, loader: Iterable[Any], forward: Forward | None, progress: bool):
         if not isinstance(loader, Iterable):
@@ -243,49 +162,30 @@ class _Run:
         self._model, self._loader = model, loader
         self._forward = forward or run_batch
         self._progress = progress
-        self._caught: dict[str, Tensor] = {}
-        self._hooks: dict[str, Any] = {}
         tensor = next(iter(model.parameters()), None)
         tensor = next(iter(model.buffers()), None) if tensor is None else tensor
         self._device = torch.device("cpu") if tensor is None else tensor.device
         self.repeatable = not isinstance(loader, Iterator)
 
     @contextmanager
-    def evaluating(self, modules: dict[str, nn.Module], catch: Catch) -> Iterator[None]:
+    def evaluating(self, watch: Watch | ClassifierWatch) -> Iterator[None]:
+        """Evaluation mode without gradients; afterwards no hook is left and every module is in its own mode."""
         modes = {module: module.training for module in self._model.modules()}
-
-        def hook(name: str) -> Callable[..., None]:
-            def keep(module: nn.Module, arguments: Any, keywords: Any, output: Any) -> None:
-                tensor = catch(arguments, keywords, output)
-                self._caught.pop(name, None)
-                if tensor is not None:
-                    self._caught[name] = tensor.detach()
-
-            return keep
-
         try:
-            for name, module in modules.items():
-                self._hooks[name] = module.register_forward_hook(hook(name), with_kwargs=True)
             self._model.eval()
             # A loader draws from the global random state; what is trained afterwards must not depend on measuring.
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 yield
         finally:
-            self.keep([])
+            watch.remove()
             for module, mode in modes.items():
                 module.training = mode
 
-    def keep(self, names: Sequence[str]) -> None:
-        """Remove the hooks of all other layers."""
-        for name in [name for name in self._hooks if name not in names]:
-            self._hooks.pop(name).remove()
-
-    def batches(self) -> Iterator[tuple[dict[str, Tensor], Any]]:
-        """What the hooks caught in each batch, and its labels."""
+    def batches(self, before: Callable[[], None]) -> Iterator[Any]:
+        """Run every batch, after a call of ``before``, and hand out its labels."""
         for batch in self._tracked():
-            self._caught.clear()
-            labels = self._forward(self._model, to_device(batch, self._device))
-            yield dict(self._caught), labels
+            before()
+            yield self._forward(self._model, to_device(batch, self._device))
 
     def _tracked(self) -> Iterator[Any]:
         if not self._progress:
@@ -294,6 +194,5 @@ class _Run:
         from rich.console import Console
         from rich.progress import track
 
-        size = getattr(self._loader, "__len__", None)
-        total = float(size()) if callable(size) else None
+        total = float(len(self._loader)) if isinstance(self._loader, Sized) else None
         yield from track(self._loader, "measuring", total=total, console=Console(stderr=True), transient=True)
