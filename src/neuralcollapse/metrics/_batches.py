@@ -11,7 +11,7 @@ from .._support.checks import describe
 
 __all__ = ["Forward", "first_tensor", "flat_samples", "labels_of", "run_batch", "to_device"]
 
-Forward = Callable[[nn.Module, Any], Tensor]
+Forward = Callable[[nn.Module, Any], Any]
 """Runs the model on a batch and returns the labels."""
 
 LABELS = ("labels", "label", "targets", "target", "y")
@@ -29,7 +29,7 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
-def run_batch(model: nn.Module, batch: Any) -> Tensor:
+def run_batch(model: nn.Module, batch: Any) -> Any:
     """Run ``model`` on ``(inputs, labels)``, ``(input, ..., labels)`` or a dict with labels; return the labels."""
     labels = labels_of(batch)
     if isinstance(batch, Mapping):

@@ -1,5 +1,7 @@
 """``measure``: every metric of features in memory, or in a file that is larger than memory."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -27,19 +29,19 @@ MEMORY_LIMIT = 1 << 30
 
 @torch.no_grad()
 def measure(
-    features: Tensor,
-    labels: Tensor,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
+    features: Any,
+    labels: Any,
+    weight: Any = None,
+    bias: Any = None,
     *,
-    num_classes: int | None = None,
-    metrics: object = None,
-    passes: int | None = None,
-    global_mean: str = "samples",
-    present_only: bool = False,
-    ignore_label: int | None = IGNORED,
-    out_of_distribution: Tensor | None = None,
-    memory_limit: int = MEMORY_LIMIT,
+    num_classes: Any = None,
+    metrics: Any = None,
+    passes: Any = None,
+    global_mean: Any = "samples",
+    present_only: Any = False,
+    ignore_label: Any = IGNORED,
+    out_of_distribution: Any = None,
+    memory_limit: Any = MEMORY_LIMIT,
 ) -> CollapseReport:
     """Measure neural collapse of ``features`` (N, d) with ``labels`` (N,), and of a classifier on them.
 

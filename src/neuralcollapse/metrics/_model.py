@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .._support.checks import describe, flag, integer
-from ._batches import Forward, flat_samples, run_batch, to_device
+from ._batches import flat_samples, run_batch, to_device
 from ._inputs import IGNORED
 from ._measure import MEMORY_LIMIT
 from ._recorder import Recorder, Settings
@@ -23,18 +23,18 @@ from ._watch import ClassifierWatch, Watch, caught_output, module_of
 __all__ = ["measure_layers", "measure_model"]
 
 def measure_model(
-    model: nn.Module,
-    loader: Iterable[Any],
-    layer: str | None = None,
-    num_classes: int | None = None,
+    model: Any,
+    loader: Any,
+    layer: Any = None,
+    num_classes: Any = None,
     *,
-    forward: Forward | None = None,
-    metrics: object = None,
-    passes: int | None = None,
-    global_mean: str = "samples",
-    ignore_label: int | None = IGNORED,
-    memory_limit: int = MEMORY_LIMIT,
-    progress: bool = False,
+    forward: Any = None,
+    metrics: Any = None,
+    passes: Any = None,
+    global_mean: Any = "samples",
+    ignore_label: Any = IGNORED,
+    memory_limit: Any = MEMORY_LIMIT,
+    progress: Any = False,
 ) -> CollapseReport:
     """Measure neural collapse of ``model`` on the batches of ``loader``.
 
@@ -80,19 +80,19 @@ def measure_model(
 
 
 def measure_layers(
-    model: nn.Module,
-    loader: Iterable[Any],
-    layers: Sequence[str] | None = None,
-    num_classes: int | None = None,
+    model: Any,
+    loader: Any,
+    layers: Any = None,
+    num_classes: Any = None,
     *,
-    pool: str = "flatten",
-    forward: Forward | None = None,
-    metrics: object = None,
-    passes: int | None = None,
-    global_mean: str = "samples",
-    ignore_label: int | None = IGNORED,
-    memory_limit: int = MEMORY_LIMIT,
-    progress: bool = False,
+    pool: Any = "flatten",
+    forward: Any = None,
+    metrics: Any = None,
+    passes: Any = None,
+    global_mean: Any = "samples",
+    ignore_label: Any = IGNORED,
+    memory_limit: Any = MEMORY_LIMIT,
+    progress: Any = False,
 ) -> dict[str, CollapseReport]:
     """Measure the outputs of several layers in the same run: reports by layer name.
 
@@ -110,11 +110,13 @@ def measure_layers(
         raise ValueError(f"pool must be 'flatten' or 'average', got {pool!r}")
     if layers is None:
         layers = [name for name, _ in model.named_children()]
-    if isinstance(layers, str) or not layers:
+    if isinstance(layers, str) or not isinstance(layers, Sequence) or not layers:
         raise ValueError(f"layers must be a list of names of the model's layers, got {layers!r}")
     modules = {name: module_of(model, name) for name in layers}
     share = integer("memory_limit", memory_limit, minimum=0) // len(modules)
     settings = Settings(metrics, passes, global_mean, ignore_label, share)
+    if num_classes is not None:
+        integer("num_classes", num_classes, minimum=2)
     run = _Run(model, loader, forward, flag("progress", progress))
     watch = Watch(modules, caught_output)
     recorders: dict[str, Recorder] = {}
@@ -139,7 +141,7 @@ def _check_model(model: object) -> None:
         raise TypeError(f"model must be a torch.nn.Module, got {describe(model)}")
 
 
-def _pooled(caught: dict[str, Tensor], labels: Tensor, name: str, pool: str) -> tuple[Tensor, Tensor]:
+def _pooled(caught: dict[str, Tensor], labels: Any, name: str, pool: str) -> tuple[Tensor, Tensor]:
     features, targets = caught.get(name), torch.as_tensor(labels)
     if features is None:
         raise ValueError(f"layer {name!r} was not reached in a forward pass, or passes no tensor")
@@ -154,7 +156,7 @@ def _pooled(caught: dict[str, Tensor], labels: Tensor, name: str, pool: str) -> 
 class _Run:
     """Runs a model over a loader; leaves the model and the random state as found."""
 
-    def __init__(self, model: nn.Module, loader: Iterable[Any], forward: Forward | None, progress: bool):
+    def __init__(self, model: nn.Module, loader: Any, forward: Any, progress: bool):
         if not isinstance(loader, Iterable):
             raise TypeError(f"loader must be iterable, got {describe(loader)}")
         if forward is not None and not callable(forward):

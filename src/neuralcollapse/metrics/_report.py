@@ -81,6 +81,13 @@ class CollapseReport:
             raise AttributeError(f"{name} was not measured: it was not among the chosen metrics")
         raise AttributeError(f"a report has no attribute {name!r}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in self.__dict__.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, MappingProxyType(value) if isinstance(value, dict) else value)
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.values})
 
@@ -142,7 +149,7 @@ class CollapseReport:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         return f"<h3>{html.escape(self.title)}</h3>{_html_table(header, self._rows())}{notes}"
 
-    def compare(self, other: "CollapseReport") -> "ReportComparison":
+    def compare(self, other: Any) -> "ReportComparison":
         """This report beside another, metric by metric."""
         if not isinstance(other, CollapseReport):
             raise TypeError(f"other must be a CollapseReport, got {describe(other)}")

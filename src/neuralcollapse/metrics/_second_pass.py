@@ -7,6 +7,7 @@ the means gives nc1 and the nearest class mean; one with the classifier gives it
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -116,7 +117,7 @@ class SecondPass:
         self._reduced = False
 
     @torch.no_grad()
-    def update(self, features: Tensor, labels: Tensor) -> None:
+    def update(self, features: Any, labels: Any) -> None:
         """Add a batch of the same samples as in the first pass, in any order and split."""
         source = as_source("features", features)
         classes, dim = self._plan.centre.shape
@@ -182,7 +183,7 @@ class SecondPass:
                 margins = margins[usable]
             self._margins.append(margins)
 
-    def merge(self, other: "SecondPass") -> None:
+    def merge(self, other: Any) -> None:
         """Add what another second pass over other samples, from the same statistics, has seen."""
         if not isinstance(other, SecondPass):
             raise TypeError(f"other must be a SecondPass, got {describe(other)}")
@@ -292,7 +293,7 @@ class _Owner:
     weight: Tensor | None
     bias: Tensor | None
     metrics: object
-    global_mean: str
+    global_mean: Any
     missing: dict[str, str]
 
 
@@ -302,8 +303,8 @@ def second_pass(
     bias: object,
     *,
     metrics: object,
-    global_mean: str,
-    memory_limit: int,
+    global_mean: Any,
+    memory_limit: Any,
 ) -> SecondPass:
     """See :meth:`ClassStatistics.second_pass`."""
     integer("memory_limit", memory_limit, minimum=0)

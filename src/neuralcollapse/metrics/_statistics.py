@@ -7,7 +7,7 @@ the scatter keeps its digits when the spread within a class is ten orders below 
 
 import math
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -73,11 +73,11 @@ class ClassStatistics:
 
     def __init__(
         self,
-        num_classes: int,
-        dim: int,
+        num_classes: Any,
+        dim: Any,
         *,
-        passes: int = 1,
-        ignore_label: int | None = IGNORED,
+        passes: Any = 1,
+        ignore_label: Any = IGNORED,
         device: str | torch.device = "cpu",
     ):
         self.num_classes = integer("num_classes", num_classes, minimum=2)
@@ -139,7 +139,7 @@ class ClassStatistics:
     # filling it -------------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def update(self, features: Tensor, labels: Tensor) -> None:
+    def update(self, features: Any, labels: Any) -> None:
         """Add a batch: ``features`` (B, d) of any floating dtype and device, integer ``labels`` (B,).
 
         Samples labelled ``ignore_label`` are skipped. A bad batch raises and changes nothing.
@@ -198,7 +198,7 @@ class ClassStatistics:
         self._mean[classes] = head
         self._mean_tail[classes] = tail
 
-    def merge(self, other: "ClassStatistics") -> None:
+    def merge(self, other: Any) -> None:
         """Add the samples that ``other`` has seen (of the same classes, dimension and number of passes)."""
         self._check_alike(other)
         there = other._counts.to(self.device)
@@ -273,12 +273,12 @@ class ClassStatistics:
 
     def report(
         self,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
+        weight: Any = None,
+        bias: Any = None,
         *,
-        metrics: object = None,
-        global_mean: str = "samples",
-        present_only: bool = False,
+        metrics: Any = None,
+        global_mean: Any = "samples",
+        present_only: Any = False,
     ) -> "CollapseReport":
         """Every measure that these statistics give; the others are listed with the reason.
 
@@ -298,12 +298,12 @@ class ClassStatistics:
 
     def second_pass(
         self,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
+        weight: Any = None,
+        bias: Any = None,
         *,
-        metrics: object = None,
-        global_mean: str = "samples",
-        memory_limit: int = 1 << 30,
+        metrics: Any = None,
+        global_mean: Any = "samples",
+        memory_limit: Any = 1 << 30,
     ) -> "SecondPass":
         """A stream over the same samples for what needs the means first; its ``report()`` has all measures.
 

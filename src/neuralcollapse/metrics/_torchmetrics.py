@@ -33,12 +33,12 @@ class NeuralCollapse(Metric):
 
     def __init__(
         self,
-        num_classes: int,
-        dim: int,
-        metrics: object = None,
+        num_classes: Any,
+        dim: Any,
+        metrics: Any = None,
         *,
-        ignore_label: int | None = IGNORED,
-        global_mean: str = "samples",
+        ignore_label: Any = IGNORED,
+        global_mean: Any = "samples",
         **options: Any,
     ):
         super().__init__(**options)
@@ -53,11 +53,11 @@ class NeuralCollapse(Metric):
         for name, tensor in empty.state().items():
             self.add_state(PREFIX + name, tensor, dist_reduce_fx=None)
 
-    def use_classifier(self, weight: Tensor | None, bias: Tensor | None = None) -> None:
+    def use_classifier(self, weight: Any, bias: Any = None) -> None:
         """Measure against this classifier, (K, d) and (K,), from now on; ``None`` for none."""
         self._weight, self._bias = as_classifier(weight, bias, self.num_classes, self.dim)
 
-    def update(self, features: Tensor, labels: Tensor) -> None:
+    def update(self, features: Any, labels: Any) -> None:
         """Add a batch: features (B, d) and labels (B,)."""
         self._view().update(features, labels)
 
