@@ -88,7 +88,7 @@ def measure(
         "global_mean": global_mean,
         "present_only": present_only,
         "ignore_label": ignore_label,
-        "memory_limit": int(real("--memory", memory, minimum=0) * 1e9),
+        "memory_limit": int(real("--memory", memory, minimum=0.0) * 1e9),
     }
     names = _layers(arrays, files[0]) if layers else {"": "features"}
     for needed in ("labels", *names.values()):

@@ -6,13 +6,14 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..metrics import CollapseReport
 
 __all__ = ["CSVLogger", "JSONLinesLogger", "Logger", "TensorBoardLogger", "write_all"]
 
 
+@runtime_checkable
 class Logger(Protocol):
     """Anything that takes a report at a step."""
 

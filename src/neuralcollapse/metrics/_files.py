@@ -44,6 +44,10 @@ def open_arrays(path: str | os.PathLike[str]) -> Mapping[str, Array]:
         raise FileNotFoundError(2, "no such file", str(file))
     try:
         return reader(file)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise ValueError(f"{file}: not a readable {file.suffix.lower()} file: {error}") from error
     except BROKEN as error:
         raise ValueError(f"{file}: not a readable {file.suffix.lower()} file: {error}") from error
     except MemoryError as error:

@@ -3,7 +3,7 @@
 K classes, d dimensions; M (K, d) holds the class means minus the global mean h_G in its rows, W (K, d) the classifier.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -106,6 +106,25 @@ class Geometry:
         floor = max(self.centred.shape) * torch.finfo(torch.float64).eps * max(float(values[0]), size)
         rank = int((values > floor).sum())
         return Spectrum(values[:rank], directions[:rank].T)
+
+    def with_samples(
+        self,
+        samples: SampleResults,
+        class_variances: Float[Tensor, " K"],
+        out_of_distribution_mean: Float[Tensor, " d"] | None,
+        missing: dict[str, str],
+    ) -> "Geometry":
+        """The same means with what a second look at the samples gave; a spectrum that is known is kept."""
+        result = replace(
+            self,
+            samples=samples,
+            class_variances=class_variances,
+            out_of_distribution_mean=out_of_distribution_mean,
+            missing=missing,
+        )
+        if "spectrum" in self.__dict__:
+            result.__dict__["spectrum"] = self.spectrum
+        return result
 
     def lacking(self, need: str) -> NotApplicableError:
         """The error for a part that is not there."""

@@ -160,6 +160,11 @@ def class_count(
     if kept.shape[0] == 0:
         raise ValueError("features hold no samples to measure")
     count = int(kept.max()) + 1
+    if count > 1000 + 10 * kept.shape[0]:
+        raise ValueError(
+            f"labels go up to {count - 1} in {kept.shape[0]} samples: give num_classes, "
+            "or present_only=True to measure the classes that occur"
+        )
     if count < 2:
         raise ValueError(
             "labels hold a single class; neural collapse needs at least two (or give num_classes)"

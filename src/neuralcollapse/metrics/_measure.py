@@ -15,6 +15,7 @@ from ._inputs import (
     as_classifier,
     as_labels,
     as_source,
+    check_labels,
     class_count,
     nonfinite_error,
     select_rows,
@@ -72,17 +73,13 @@ def measure(
         integer("ignore_label", ignore_label)
     limit = integer("memory_limit", memory_limit, minimum=0)
     matrix, vector = as_classifier(weight, bias, None, source.dim)
-    classes = class_count(num_classes, targets, matrix, ignore_label)
+    if flag("present_only", present_only):
+        targets, matrix, vector, classes = _present_classes(targets, matrix, vector, num_classes, ignore_label)
+    else:
+        classes = class_count(num_classes, targets, matrix, ignore_label)
     if matrix is not None and matrix.shape[0] != classes:
         raise ValueError(f"weight must have {classes} rows, one per class, got {matrix.shape[0]}")
     source, targets = select_rows(source, targets, classes, ignore_label)
-    if flag("present_only", present_only):
-        present, targets = torch.unique(targets, return_inverse=True)
-        classes = present.shape[0]
-        if classes < 2:
-            raise ValueError("neural collapse needs at least two classes with samples, got 1")
-        matrix = None if matrix is None else matrix[present]
-        vector = None if vector is None else vector[present]
     chosen = select(metrics)
     needs = frozenset(need for metric in chosen for need in metric.needs)
     other = None if out_of_distribution is None else mean_of(out_of_distribution, source.dim)
@@ -118,18 +115,26 @@ def measure(
                 f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than memory_limit = "
                 f"{limit / 1e9:.2g} GB"
             )
-    return evaluate(
-        geometry_of(
-            statistics,
-            matrix,
-            vector,
-            results,
-            global_mean=global_mean,
-            out_of_distribution_mean=other,
-            missing=missing,
-        ),
-        chosen,
-    )
+    return evaluate(geometry.with_samples(results, statistics.class_variances, other, missing), chosen)
+
+
+def _present_classes(
+    labels: Tensor, weight: Tensor | None, bias: Tensor | None, num_classes: Any, ignore_label: int | None
+) -> tuple[Tensor, Tensor | None, Tensor | None, int]:
+    """Labels numbered anew over the classes that occur, and the classifier's rows for those."""
+    bound = weight.shape[0] if weight is not None and num_classes is None else num_classes
+    if bound is not None:
+        check_labels(labels, integer("num_classes", bound, minimum=2), ignore_label)
+    ignored = torch.zeros_like(labels, dtype=torch.bool) if ignore_label is None else labels == ignore_label
+    present, numbers = torch.unique(labels[~ignored], return_inverse=True)
+    if present.shape[0] < 2:
+        raise ValueError(f"neural collapse needs at least two classes with samples, got {present.shape[0]}")
+    if int(present[0]) < 0:
+        raise ValueError(f"labels must not be negative, got {int(present[0])}")
+    renumbered = labels.masked_scatter(~ignored, numbers)
+    if weight is not None:
+        weight, bias = weight[present], None if bias is None else bias[present]
+    return renumbered, weight, bias, present.shape[0]
 
 
 def choose_passes(

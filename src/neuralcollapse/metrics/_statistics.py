@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassStatistics", "add_gram", "chunk_rows"]
 
+LARGEST_STATE = 1 << 37
 FORMAT = "neuralcollapse.ClassStatistics/1"
 
 
@@ -85,6 +86,12 @@ class ClassStatistics:
         self.passes = integer("passes", passes, minimum=1, maximum=2)
         self.ignore_label = None if ignore_label is None else integer("ignore_label", ignore_label)
         self.device = torch.device(device)
+        size = 8 * self.dim * (2 * self.num_classes + (self.dim if self.passes == 1 else 0))
+        if size > LARGEST_STATE:
+            raise ValueError(
+                f"statistics of num_classes = {self.num_classes}, dim = {self.dim}, passes = {self.passes} would take "
+                f"{size / 1e9:.0f} GB"
+            )
         self.reset()
 
     def reset(self) -> None:
