@@ -48,7 +48,8 @@ def fit(callback, epochs=2, tmp_path=None):
     train = DataLoader(TensorDataset(x[:60], y[:60]), batch_size=16, shuffle=True)
     validation = DataLoader(TensorDataset(x[60:], y[60:]), batch_size=7)
     trainer = Trainer(
-        max_epochs=epochs, callbacks=[callback], logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        max_epochs=epochs, callbacks=[callback], logger=False, enable_checkpointing=False,
+        enable_progress_bar=False,
         enable_model_summary=False, accelerator="cpu", default_root_dir=tmp_path,
     )  # fmt: skip
     net = Net()
@@ -76,7 +77,9 @@ def test_the_validation_loop_is_watched(tmp_path):
 
 def test_a_loader_of_ones_own_is_measured_after_the_epoch(tmp_path):
     x, y = torch.randn(30, 5, generator=torch.Generator().manual_seed(1)), torch.arange(30) % 3
-    callback = LightningCollapse([(x, y)], layer="head", metrics=["nc1", "cosine_margin"], every=2, prefix="collapse_")
+    callback = LightningCollapse(
+        [(x, y)], layer="head", metrics=["nc1", "cosine_margin"], every=2, prefix="collapse_"
+    )
     net, trainer, _ = fit(callback, epochs=4, tmp_path=tmp_path)
     assert [epoch for epoch, _ in callback.history] == [1, 3]
     report = callback.history[-1][1]

@@ -21,14 +21,22 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_a_run_of_the_trainer(tmp_path):
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=20, num_labels=3
+        vocab_size=30,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=20,
+        num_labels=3,
     )
     model = transformers.BertForSequenceClassification(config)
     ids = torch.randint(0, 30, (24, 6))
-    rows = [{"input_ids": row, "attention_mask": torch.ones_like(row), "labels": int(row[0]) % 3} for row in ids]
+    rows = [
+        {"input_ids": row, "attention_mask": torch.ones_like(row), "labels": int(row[0]) % 3} for row in ids
+    ]
     callback = TransformersCollapse(loggers=[CSVLogger(tmp_path / "m.csv")])
     arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=8, report_to=[], use_cpu=True,
+        output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=8, report_to=[],
+        use_cpu=True,
         save_strategy="no", disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
     trainer = transformers.Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[callback])

@@ -1,4 +1,4 @@
-"""Every metric once more, straight from its definition in float64 numpy, with none of the package's shortcuts."""
+"""Every metric once more, straight from its definition in float64 numpy, without shortcuts."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def gram_distance(A, K):
 def projected_distance(A, rank):
     K = len(A)
     P = np.eye(K) - 1 / K
-    values, vectors = np.linalg.eigh(P @ (A + A.T) @ P / 2 + 1e3 * np.linalg.norm(A) * (P - np.eye(K)))
+    _, vectors = np.linalg.eigh(P @ (A + A.T) @ P / 2 + 1e3 * np.linalg.norm(A) * (P - np.eye(K)))
     U = vectors[:, -rank:]
     return np.linalg.norm(A / np.linalg.norm(A) - U @ U.T / np.sqrt(rank))
 
@@ -95,7 +95,9 @@ def all_metrics(H, y, W, b, ood=None, global_mean="samples"):
 
 def margins(H, y, W, centre):
     Hc, Wc = H - centre, W - W.mean(0)
-    cos = (Hc / np.linalg.norm(Hc, axis=1, keepdims=True)) @ (Wc / np.linalg.norm(Wc, axis=1, keepdims=True)).T
+    cos = (Hc / np.linalg.norm(Hc, axis=1, keepdims=True)) @ (
+        Wc / np.linalg.norm(Wc, axis=1, keepdims=True)
+    ).T
     rows = np.arange(len(y))
     own = cos[rows, y].copy()
     cos[rows, y] = -np.inf

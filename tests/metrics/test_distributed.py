@@ -9,9 +9,10 @@ import pytest
 
 import neuralcollapse as nc
 
-WORKER = Path(__file__).parent / "distributed_worker.py"
 sys.path.insert(0, str(Path(__file__).parent))
 import distributed_worker
+
+WORKER = Path(__file__).parent / "distributed_worker.py"
 
 
 @pytest.fixture(scope="module")

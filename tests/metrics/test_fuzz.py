@@ -1,4 +1,4 @@
-"""2,000 random inputs: a right answer or one clear error, never a crash, a NaN without reason or a changed model."""
+"""2,000 random inputs: a right answer or one clear error, no crash, no NaN, no changed model."""
 
 import json
 import math
@@ -29,13 +29,17 @@ def draw(rng):
     y = torch.randint(0, K, (N,), generator=generator)
     scale = 10.0 ** rng.choice([0, 0, 0, -3, 3, -20, 20])
     H = torch.randn(K, d, generator=generator, dtype=torch.float64)[y]
-    H = (H + rng.choice([0, 1e-3, 0.3, 1]) * torch.randn(N, d, generator=generator, dtype=torch.float64)) * scale
+    H = (
+        H + rng.choice([0, 1e-3, 0.3, 1]) * torch.randn(N, d, generator=generator, dtype=torch.float64)
+    ) * scale
     dtype = rng.choice(DTYPES)
     H = H.to(dtype)
     valid = N > 0 and bool(torch.isfinite(H).all())
     W = torch.randn(K, d, generator=generator, dtype=torch.float64) * rng.choice([0, 1, 1, 1])
     b = torch.randn(K, generator=generator, dtype=torch.float64)
-    trouble = rng.choice(["none"] * 8 + ["nan", "inf", "range", "negative", "ignored", "length", "integer", "dims", "weight"])
+    trouble = rng.choice(
+        ["none"] * 8 + ["nan", "inf", "range", "negative", "ignored", "length", "integer", "dims", "weight"]
+    )
     if trouble in ("nan", "inf") and N:
         H[rng.randrange(N), rng.randrange(d)] = math.nan if trouble == "nan" else -math.inf
         valid = False
@@ -70,6 +74,15 @@ def draw(rng):
     return H, y, W, b, valid
 
 
+def expect_clear(error, valid):
+    """Input that is in order is never refused, and an error is one line."""
+    text = str(error)
+    assert not valid, text
+    assert text
+    assert "\n" not in text
+    assert len(text) < 400
+
+
 def check(report):
     json.dumps(report.to_dict(), allow_nan=False)
     for name, value in report.values.items():
@@ -88,14 +101,14 @@ def test_measure_answers_or_says_why_not(part):
     for _ in range(350):
         H, y, W, b, valid = draw(rng)
         options = {"passes": rng.choice([None, 1, 2]), "global_mean": rng.choice(["samples", "classes"])}
-        options["metrics"] = rng.sample(sorted(METRICS), 5) + ["nc1"]
+        options["metrics"] = ["nc1", *rng.sample(sorted(METRICS), 5)]
         classifier = rng.random() < 0.7
         try:
-            report = nc.measure(H, y, W if classifier else None, b if classifier else None, num_classes=len(b), **options)
+            report = nc.measure(
+                H, y, W if classifier else None, b if classifier else None, num_classes=len(b), **options
+            )
         except (ValueError, TypeError) as error:
-            assert not valid or "too large" in str(error) or "at least two" in str(error), error
-            assert "\n" not in str(error)
-            assert len(str(error)) < 300
+            expect_clear(error, valid and "too large" not in str(error))
             continue
         assert valid or not classifier
         answered += 1
@@ -107,7 +120,9 @@ def test_measure_answers_or_says_why_not(part):
             spread = np.linalg.svd(naive.class_means(rows, labels, len(b)) - rows.mean(0), compute_uv=False)
             spread = spread[spread > 1e-12 * spread[0]]
             if spread[-1] > 1e-3 * spread[0] and 1e-3 < np.abs(rows).max() < 1e3:
-                truth = naive.all_metrics(rows, labels, W.numpy(), b.numpy(), global_mean=options["global_mean"])
+                truth = naive.all_metrics(
+                    rows, labels, W.numpy(), b.numpy(), global_mean=options["global_mean"]
+                )
                 for name in ("nc1", "nc1_quotient", "cdnv", "nc3_frobenius", "numerical_rank", "nc4_bias"):
                     if report.values.get(name) is not None:
                         assert report[name] == pytest.approx(truth[name], rel=2e-3, abs=1e-9), name
@@ -129,8 +144,7 @@ def test_streams_of_random_batches_answer_or_say_why_not():
             second.update(H, y)
             report = second.report()
         except (ValueError, TypeError) as error:
-            assert not valid, error
-            assert "\n" not in str(error)
+            expect_clear(error, valid)
             continue
         check(report)
 
@@ -141,7 +155,10 @@ def test_models_are_measured_or_refused_and_never_changed():
         torch.manual_seed(rng.randint(0, 1000))
         width, K, d = rng.randint(1, 6), rng.randint(2, 4), rng.randint(1, 5)
         model = nn.Sequential(
-            nn.Linear(d, width), nn.BatchNorm1d(width), nn.Dropout(0.3), nn.Linear(width, K, bias=rng.random() < 0.5)
+            nn.Linear(d, width),
+            nn.BatchNorm1d(width),
+            nn.Dropout(0.3),
+            nn.Linear(width, K, bias=rng.random() < 0.5),
         )
         model.train(rng.random() < 0.5)
         x, y = torch.randn(rng.choice([1, 2, 30]), d), None
@@ -155,7 +172,7 @@ def test_models_are_measured_or_refused_and_never_changed():
             chosen = ["nc1", *rng.sample(sorted(METRICS), 4)]
             check(nc.measure_model(model, batches, memory_limit=rng.choice([0, 1 << 20]), metrics=chosen))
         except (ValueError, TypeError) as error:
-            assert "\n" not in str(error)
+            expect_clear(error, False)
         assert [module.training for module in model.modules()] == modes
         assert not any(module._forward_hooks for module in model.modules())
         assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
@@ -184,7 +201,9 @@ def test_damaged_files_are_refused(tmp_path):
             found = open_arrays(broken)
             features = found.get("features", found.get("array"))
             if features is not None:
-                check(nc.measure(features, found.get("labels", parts["labels"]), metrics=["nc1", "cdnv", "vci"]))
+                check(
+                    nc.measure(features, found.get("labels", parts["labels"]), metrics=["nc1", "cdnv", "vci"])
+                )
         except (ValueError, TypeError) as error:
-            assert "\n" not in " ".join(str(error).split())
+            expect_clear(error, False)
         broken.unlink()

@@ -57,7 +57,10 @@ def snapshot(model):
         {name: tensor.clone() for name, tensor in model.state_dict().items()},
         {name: module.training for name, module in model.named_modules()},
         {name: (len(m._forward_hooks), len(m._forward_pre_hooks)) for name, m in model.named_modules()},
-        {name: (p.requires_grad, None if p.grad is None else p.grad.clone()) for name, p in model.named_parameters()},
+        {
+            name: (p.requires_grad, None if p.grad is None else p.grad.clone())
+            for name, p in model.named_parameters()
+        },
     )
 
 
@@ -107,9 +110,8 @@ def test_the_model_runs_once_when_once_is_enough():
 
 def test_a_perceptron_and_its_layers():
     torch.manual_seed(0)
-    model = nn.Sequential(
-        OrderedDict(hidden=nn.Linear(6, 10), act=nn.ReLU(), deep=nn.Linear(10, 8), act2=nn.ReLU(), head=nn.Linear(8, 3, bias=False))
-    )  # fmt: skip
+    layers = {"hidden": nn.Linear(6, 10), "act": nn.ReLU(), "deep": nn.Linear(10, 8), "act2": nn.ReLU()}
+    model = nn.Sequential(OrderedDict(layers, head=nn.Linear(8, 3, bias=False)))
     x = torch.randn(90, 6)
     y = torch.arange(90) % 3
     report = nc.measure_model(model, [(x[:50], y[:50]), (x[50:], y[50:])])
@@ -164,7 +166,10 @@ def test_token_labels_with_an_ignored_index():
     ids = torch.randint(0, 20, (12, 7))
     labels = ids % 4
     labels[:, 5:] = -100
-    batches = [{"input_ids": i, "attention_mask": torch.ones_like(i), "labels": t} for i, t in zip(ids.split(5), labels.split(5), strict=True)]  # fmt: skip
+    batches = [
+        {"input_ids": part, "attention_mask": torch.ones_like(part), "labels": targets}
+        for part, targets in zip(ids.split(5), labels.split(5), strict=True)
+    ]
     report = nc.measure_model(model, batches)
     assert report.num_samples == 60
     model.eval()
@@ -181,11 +186,19 @@ def test_a_real_hugging_face_model():
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=20, num_labels=3
+        vocab_size=30,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=20,
+        num_labels=3,
     )
     model = transformers.BertForSequenceClassification(config)
     ids = torch.randint(0, 30, (24, 6))
-    batches = [{"input_ids": part, "attention_mask": torch.ones_like(part), "labels": part[:, 0] % 3} for part in ids.split(8)]
+    batches = [
+        {"input_ids": part, "attention_mask": torch.ones_like(part), "labels": part[:, 0] % 3}
+        for part in ids.split(8)
+    ]
     before = snapshot(model)
     report = nc.measure_model(model, batches)
     assert_untouched(model, before)
@@ -222,7 +235,9 @@ def test_batches_of_many_forms():
         module(batch["sum"], torch.zeros(1))
         return batch["answer"]
 
-    assert nc.measure_model(model, [{"sum": a + b, "answer": y}], forward=forward).nc1 == pytest.approx(expected, rel=1e-5)
+    assert nc.measure_model(model, [{"sum": a + b, "answer": y}], forward=forward).nc1 == pytest.approx(
+        expected, rel=1e-5
+    )
     single = nn.Sequential(nn.Linear(4, 3))
     assert nc.measure_model(single, [{"pixels": a, "label": y}]).dim == 4
 

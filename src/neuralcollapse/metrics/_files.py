@@ -1,6 +1,7 @@
 """Arrays from files of other programs, mapped and never executed: ``.npz``, ``.npy``, ``.safetensors``.
 
-Nothing is unpickled. Arrays that lie uncompressed in their file are mapped into memory, so a file may be larger than it.
+Nothing is unpickled. Arrays that lie uncompressed in their file are mapped into memory, so a file may be
+larger than it.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""What the metrics read: centred class means and their spectrum, variances, the classifier, and the second look.
+"""What the metrics read: class means and their spectrum, variances, classifier, and the second look.
 
-K classes, d dimensions; M (K, d) holds the class means minus the global mean h_G in its rows, W (K, d) the classifier.
+K classes, d dimensions; M (K, d) holds the class means minus the global mean h_G in its rows, W (K, d) the
+classifier.
 """
 
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ Need = Literal[
 
 WHY = {
     "within": "the variances within classes were not collected",
-    "projection": "needs the samples again, on the span of the class means (second_pass), or statistics of passes=1",
+    "projection": "needs the samples again, on the span of the means (second_pass), or passes=1",
     "scatter": "needs the d x d within-class scatter, which statistics of passes=2 do not keep",
     "weight": "no classifier weight was given",
     "decisions": "needs the samples again, once the class means are known (second_pass)",
@@ -66,7 +67,7 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """Class means and variances, classifier and sample results, in float64; ``require_*`` say why a part is missing."""
+    """Class means and variances, classifier and sample results; ``require_*`` say why a part is missing."""
 
     counts: Int[Tensor, " K"]
     centred: Float[Tensor, "K d"]
@@ -97,7 +98,7 @@ class Geometry:
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        """The thin float64 SVD of M, cut at the rounding error of the means (so the null direction never counts)."""
+        """The thin float64 SVD of M, cut at the rounding error of the means: no null direction counts."""
         centred = self.centred
         if centred.shape[0] > centred.shape[1]:
             centred = torch.linalg.qr(centred, mode="r").R

@@ -53,13 +53,14 @@ def measure(
         bias: its bias, (K,); ``None`` counts as zero.
         num_classes: K; by default the rows of ``weight``, else the highest label and one.
         metrics: a name or names of metrics; ``None`` for all. ``vci`` and ``numerical_rank`` cost the most.
-        passes: 1 for the pooled d x d scatter, 2 for the projections on the span of the class means; by default the
-            cheaper of the two that gives what ``metrics`` ask for.
+        passes: 1 for the pooled d x d scatter, 2 for the projections on the span of the class means; by
+            default the cheaper of the two that gives what ``metrics`` ask for.
         global_mean: ``"samples"`` for the mean of all samples, ``"classes"`` for the mean of the class means.
         present_only: measure the classes that have samples, as if there were no others.
         ignore_label: the label of samples to leave out; ``None`` for none.
         out_of_distribution: features (M, d) of other data, for ``nc5_ood``.
-        memory_limit: bytes that intermediate matrices may take; a metric that needs more is left out with the reason.
+        memory_limit: bytes that intermediate matrices may take; a metric that needs more is left out with the
+            reason.
 
     >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.2], [-1.0, 0.0], [-1.0, 0.2]])
     >>> report = measure(features, torch.tensor([0, 0, 1, 1]))
@@ -74,7 +75,9 @@ def measure(
     limit = integer("memory_limit", memory_limit, minimum=0)
     matrix, vector = as_classifier(weight, bias, None, source.dim)
     if flag("present_only", present_only):
-        targets, matrix, vector, classes = _present_classes(targets, matrix, vector, num_classes, ignore_label)
+        targets, matrix, vector, classes = _present_classes(
+            targets, matrix, vector, num_classes, ignore_label
+        )
     else:
         classes = class_count(num_classes, targets, matrix, ignore_label)
     if matrix is not None and matrix.shape[0] != classes:
@@ -112,8 +115,8 @@ def measure(
             )
         else:
             missing["ranks"] = (
-                f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than memory_limit = "
-                f"{limit / 1e9:.2g} GB"
+                f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than "
+                f"memory_limit = {limit / 1e9:.2g} GB"
             )
     return evaluate(geometry.with_samples(results, statistics.class_variances, other, missing), chosen)
 

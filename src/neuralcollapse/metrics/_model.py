@@ -1,8 +1,8 @@
 """``measure_model``: neural collapse of a network as it is, from a loader.
 
-The classifier's input is caught by a hook while the model runs in evaluation mode. Features stay in memory while they
-fit, so that the model sees the data once; beyond that they stream into class statistics, and a second run is made
-only for metrics that need one.
+The classifier's input is caught by a hook while the model runs in evaluation mode. Features stay in memory
+while they fit, so that the model sees the data once; beyond that they stream into class statistics, and a
+second run is made only for metrics that need one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -22,6 +22,7 @@ from ._watch import ClassifierWatch, Watch, caught_output, module_of
 
 __all__ = ["measure_layers", "measure_model"]
 
+
 def measure_model(
     model: Any,
     loader: Any,
@@ -40,18 +41,18 @@ def measure_model(
 
     Args:
         model: any module; it runs in evaluation mode without gradients and is left as it was.
-        loader: batches ``(inputs, labels)``, ``(input, ..., labels)`` or dicts with labels. Labels of token models
-            have the shape of the tokens.
-        layer: the classifier's name; by default the last ``nn.Linear`` reached in a forward pass. Its input is what
-            is measured, its weight and bias are the classifier.
+        loader: batches ``(inputs, labels)``, ``(input, ..., labels)`` or dicts with labels. Labels of token
+            models have the shape of the tokens.
+        layer: the classifier's name; by default the last ``nn.Linear`` reached in a forward pass. Its input
+            is what is measured, its weight and bias are the classifier.
         num_classes: K; by default the number of the classifier's outputs.
         forward: for other batches, a function ``(model, batch)`` that runs the model and returns the labels.
         metrics: a name or names of metrics; ``None`` for all.
         passes: 1 or 2, see :func:`measure`.
         global_mean: ``"samples"`` or ``"classes"``, see :func:`measure`.
         ignore_label: the label of samples or tokens to leave out.
-        memory_limit: bytes of features to keep. Within it the model runs over the loader once; beyond it twice, if
-            ``metrics`` need that.
+        memory_limit: bytes of features to keep. Within it the model runs over the loader once; beyond it
+            twice, if ``metrics`` need that.
         progress: show a progress bar.
 
     """
@@ -96,14 +97,11 @@ def measure_layers(
 ) -> dict[str, CollapseReport]:
     """Measure the outputs of several layers in the same run: reports by layer name.
 
-    Args:
-        layers: names of modules as in ``model.named_modules()``; by default the model's children.
-        pool: what becomes of an output with more than two dimensions: ``"flatten"`` keeps every entry, ``"average"``
-            averages over positions (the trailing dimensions of a convolution's output, the tokens of a sequence).
-            Outputs whose labels have one entry a token are not pooled.
-
-    The other arguments are those of :func:`measure_model`; ``memory_limit`` is shared by the layers.
-
+    ``layers`` are names of modules as in ``model.named_modules()``, by default the model's children. ``pool``
+    says what becomes of an output with more than two dimensions: ``"flatten"`` keeps every entry,
+    ``"average"`` averages over positions (the trailing dimensions of a convolution's output, the tokens of a
+    sequence); outputs whose labels have one entry a token are not pooled. The other arguments are those of
+    :func:`measure_model`; ``memory_limit`` is shared by the layers.
     """
     _check_model(model)
     if pool not in ("flatten", "average"):
@@ -171,11 +169,12 @@ class _Run:
 
     @contextmanager
     def evaluating(self, watch: Watch | ClassifierWatch) -> Iterator[None]:
-        """Evaluation mode without gradients; afterwards no hook is left and every module is in its own mode."""
+        """Evaluation mode without gradients; afterwards no hook is left and every module has its own mode."""
         modes = {module: module.training for module in self._model.modules()}
         try:
             self._model.eval()
-            # A loader draws from the global random state; what is trained afterwards must not depend on measuring.
+            # A loader draws from the global random state; what is trained afterwards must not depend on
+            # measuring.
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 yield
         finally:

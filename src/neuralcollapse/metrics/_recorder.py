@@ -45,7 +45,8 @@ class Recorder:
     ):
         if num_classes is not None and weight is not None and weight.shape[0] != num_classes:
             raise ValueError(
-                f"num_classes = {num_classes}, but the classifier has {weight.shape[0]} outputs; name another with layer="
+                f"num_classes = {num_classes}, but the classifier has {weight.shape[0]} outputs; "
+                "name another with layer="
             )
         self._settings = settings
         self._classes = num_classes if weight is None else weight.shape[0]

@@ -49,7 +49,8 @@ def _rendered(table: Table) -> str:
 class CollapseReport:
     """Every measure of neural collapse that was asked for.
 
-    A metric is an attribute (``report.nc1``) and is ``None`` where it does not apply; ``reasons`` then says why.
+    A metric is an attribute (``report.nc1``) and is ``None`` where it does not apply; ``reasons`` then says
+    why.
 
     Attributes:
         values: metrics by name.
@@ -82,7 +83,10 @@ class CollapseReport:
         raise AttributeError(f"a report has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in self.__dict__.items()}
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in self.__dict__.items()
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -150,7 +154,7 @@ class CollapseReport:
         return f"<h3>{html.escape(self.title)}</h3>{_html_table(header, self._rows())}{notes}"
 
     def compare(self, other: Any) -> "ReportComparison":
-        """This report beside another, metric by metric."""
+        """The two reports side by side, metric by metric."""
         if not isinstance(other, CollapseReport):
             raise TypeError(f"other must be a CollapseReport, got {describe(other)}")
         return ReportComparison(self, other)

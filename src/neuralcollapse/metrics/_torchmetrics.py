@@ -20,11 +20,11 @@ PREFIX = "collapse_"
 class NeuralCollapse(Metric):
     """Neural collapse of features as a torchmetrics metric: ``update(features, labels)``, ``compute()``.
 
-    ``compute`` gives the metrics that have a value, by name; :meth:`report` gives the whole report with reasons. Metrics
-    that need the samples again (margins, decisions, numerical rank) are not among them.
+    ``compute`` gives the metrics that have a value, by name; :meth:`report` gives the whole report with
+    reasons. Metrics that need the samples again (margins, decisions, numerical rank) are not among them.
 
-    torchmetrics gathers one state at a time, which cannot merge centred statistics: over several processes this metric
-    reduces itself, by the two sums of :meth:`ClassStatistics.all_reduce`.
+    torchmetrics gathers one state at a time, which cannot merge centred statistics: over several processes
+    this metric reduces itself, by the two sums of :meth:`ClassStatistics.all_reduce`.
     """
 
     is_differentiable = False
@@ -108,7 +108,11 @@ class NeuralCollapse(Metric):
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         other = ClassStatistics(
-            self.num_classes, self.dim, passes=self.passes, ignore_label=self.ignore_label, device=self._counts_device()
+            self.num_classes,
+            self.dim,
+            passes=self.passes,
+            ignore_label=self.ignore_label,
+            device=self._counts_device(),
         )
         other.set_state({name: incoming_state[PREFIX + name] for name in other.state()})
         other.merge(self.statistics())

@@ -62,7 +62,7 @@ def _last(names: Sequence[str], candidates: dict[str, nn.Module]) -> str | None:
 
 
 def classifier_of(model: Any, layer: Any = None) -> Classifier:
-    """The classifier of ``model``: the layer of that name, else the last ``nn.Linear`` in the order of definition.
+    """The classifier of ``model``: the layer of that name, else the last ``nn.Linear`` that was defined.
 
     :func:`measure_model` goes by the order of execution, which it sees while the model runs.
     """
@@ -114,7 +114,7 @@ def caught_output(arguments: tuple[Any, ...], keywords: dict[str, Any], output: 
 
 
 class ClassifierWatch:
-    """Catches the input of the classifier: of ``layer``, else of the last ``nn.Linear`` that the first pass reached."""
+    """Catches the input of the classifier: ``layer``, else the last ``nn.Linear`` that a pass reached."""
 
     def __init__(self, model: nn.Module, layer: Any = None):
         self._modules = _candidates(model) if layer is None else {layer: module_of(model, layer)}
