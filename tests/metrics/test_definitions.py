@@ -94,7 +94,7 @@ def test_random_features_give_the_stated_values(K, n, d):
     """THEORY A7: the mean over Gaussian features and classifiers."""
     generator = torch.Generator().manual_seed(3)
     y = torch.arange(K).repeat_interleave(n)
-    draws = 24
+    draws = 8 if d > 100 else 20
     sums: dict[str, float] = {}
     for _ in range(draws):
         H = torch.randn(K * n, d, generator=generator, dtype=torch.float64)
@@ -124,14 +124,14 @@ def test_values_of_the_theory_sheet_for_gaussian_features():
     }
     total = dict.fromkeys(expected, 0.0)
     y = torch.arange(10).repeat_interleave(20)
-    for _ in range(60):
+    for _ in range(30):
         report = nc.measure(
             torch.randn(200, 64, generator=generator), y, torch.randn(10, 64, generator=generator)
         )
         for name in expected:
-            total[name] += report[name] / 60
+            total[name] += report[name] / 30
     for name, value in expected.items():
-        assert total[name] == pytest.approx(value, rel=0.06), name
+        assert total[name] == pytest.approx(value, rel=0.1), name
 
 
 def test_nc2_of_the_orthogonal_frame_and_of_the_misprints():
