@@ -185,7 +185,9 @@ def row(size, rounds, slow_rounds, with_slow):
     best["all"], value["all"] = timed(everything, *data)
     memory = peak_extra(ours, *data)
     exact = truth(data[0], data[1], classes)
-    nc1 = {name: result[0] if isinstance(result, tuple) else result for name, result in value.items() if name != "limit"}
+    nc1 = {
+        name: result[0] if isinstance(result, tuple) else result for name, result in value.items() if name != "limit"
+    }
     return best, {name: abs(v / exact - 1) for name, v in nc1.items()}, memory
 
 

@@ -17,8 +17,21 @@ __version__ = "0.1.0"
 _LAYERS = ("data", "frames", "integrations", "landscape", "losses", "metrics", "models", "ufm")
 _FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model")
 
-__all__ = ["ClassStatistics", "CollapseReport", "__version__", "data", "frames", "integrations", "landscape", "losses", "measure",
-           "measure_model", "metrics", "models", "ufm"]  # fmt: skip
+__all__ = [
+    "ClassStatistics",
+    "CollapseReport",
+    "__version__",
+    "data",
+    "frames",
+    "integrations",
+    "landscape",
+    "losses",
+    "measure",
+    "measure_model",
+    "metrics",
+    "models",
+    "ufm",
+]
 
 if TYPE_CHECKING:
     from . import data, frames, integrations, landscape, losses, metrics, models, ufm

@@ -46,9 +46,7 @@ def test_arrays_maps_views_and_half_precision(tmp_path):
     assert nc.measure(array, y.numpy(), W.numpy(), b.numpy()).to_dict() == expected
     assert nc.measure(H, y.tolist(), W, b).to_dict() == expected
     np.save(tmp_path / "H.npy", array)
-    assert (
-        nc.measure(np.load(tmp_path / "H.npy", mmap_mode="r"), y.to(torch.uint8), W, b).to_dict() == expected
-    )
+    assert nc.measure(np.load(tmp_path / "H.npy", mmap_mode="r"), y.to(torch.uint8), W, b).to_dict() == expected
     assert nc.measure(array.astype(">f4"), y.numpy().astype(">i2"), W, b).to_dict() == expected
     assert nc.measure(np.asfortranarray(array), y, W, b).nc1 == pytest.approx(expected["nc1"])
     assert nc.measure(array[::-1], y.numpy()[::-1].copy(), W, b).nc1 == pytest.approx(expected["nc1"])

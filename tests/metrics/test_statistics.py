@@ -84,9 +84,7 @@ def test_means_and_covariance_are_those_of_the_definition():
     statistics = stream(H, y, 32)
     within, _ = naive.covariances(H.numpy(), y.numpy(), K)
     assert torch.allclose(statistics.within_covariance, torch.tensor(within), rtol=1e-12, atol=1e-15)
-    assert torch.allclose(
-        statistics.means, torch.tensor(naive.class_means(H.numpy(), y.numpy(), K)), rtol=1e-14
-    )
+    assert torch.allclose(statistics.means, torch.tensor(naive.class_means(H.numpy(), y.numpy(), K)), rtol=1e-14)
     assert torch.allclose(statistics.global_mean, H.mean(0), rtol=1e-14)
     assert torch.equal(statistics.counts, torch.bincount(y, minlength=K))
     assert stream(H, y, 32, passes=2).within_covariance is None

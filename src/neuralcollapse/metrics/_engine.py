@@ -87,9 +87,7 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int) -> 
     return statistics
 
 
-def look_again(
-    source: Source, labels: Int[Tensor, " N"], geometry: Geometry, needs: frozenset[str]
-) -> SecondPass:
+def look_again(source: Source, labels: Int[Tensor, " N"], geometry: Geometry, needs: frozenset[str]) -> SecondPass:
     """The second pass, in float32 for features that are no finer and of ordinary size, else in float64."""
     size = max(float(geometry.centred.abs().max()), float(geometry.global_mean.abs().max()))
     single = source.dtype != torch.float64 and float(geometry.centred.abs().max()) > 1e-10 and size < 1e10

@@ -24,9 +24,7 @@ __all__ = [
     "gram_distance",
 ]
 
-Need = Literal[
-    "within", "projection", "scatter", "weight", "decisions", "margins", "ranks", "out_of_distribution"
-]
+Need = Literal["within", "projection", "scatter", "weight", "decisions", "margins", "ranks", "out_of_distribution"]
 
 WHY = {
     "within": "the variances within classes were not collected",
@@ -135,11 +133,7 @@ class Geometry:
         """M, if every class has samples and the class means do not all coincide."""
         absent = (self.counts == 0).nonzero().squeeze(1).tolist()
         if absent:
-            which = (
-                f"class {absent[0]} has"
-                if len(absent) == 1
-                else f"{len(absent)} classes ({absent[0]}, ...) have"
-            )
+            which = f"class {absent[0]} has" if len(absent) == 1 else f"{len(absent)} classes ({absent[0]}, ...) have"
             raise NotApplicableError(
                 f"{which} no samples, of {self.num_classes} classes (present_only=True skips them)"
             )
@@ -151,9 +145,7 @@ class Geometry:
         """Check that there is a variance within classes to speak of."""
         self.require_means()
         if int(self.counts.max()) < 2:
-            raise NotApplicableError(
-                "every class has a single sample, so there is no variance within classes"
-            )
+            raise NotApplicableError("every class has a single sample, so there is no variance within classes")
 
     def require_weight(self) -> Float[Tensor, "K d"]:
         """W, if it was given and is not zero."""

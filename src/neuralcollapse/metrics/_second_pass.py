@@ -55,9 +55,7 @@ def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dty
     # The centred means carry more digits than their sum with the global mean.
     rounding = geometry.centred - (centre.to(torch.float64) - geometry.global_mean)
     shifted = geometry.centred - rounding
-    spans = span_rounding = nearest = nearest_table = rows = norms = logit_table = cosine_table = (
-        to_global
-    ) = None
+    spans = span_rounding = nearest = nearest_table = rows = norms = logit_table = cosine_table = to_global = None
     complete = bool((geometry.counts > 0).all()) and geometry.spectrum.values.shape[0] > 0
     decisions = complete and geometry.weight is not None and "decisions" in needs
     margins = complete and geometry.weight is not None and "margins" in needs
@@ -125,9 +123,7 @@ class SecondPass:
         if source.dim != dim:
             raise ValueError(f"features must have {dim} columns, got {source.dim}")
         targets = as_labels(labels, source.rows)
-        kept = check_labels(
-            targets, classes, None if self._owner is None else self._owner.statistics.ignore_label
-        )
+        kept = check_labels(targets, classes, None if self._owner is None else self._owner.statistics.ignore_label)
         if kept is not None:
             source, targets = source.where(kept), targets[kept]
         step = chunk_rows(dim)
@@ -246,18 +242,14 @@ class SecondPass:
         margins = None
         if plan.cosine_table is not None:
             margins = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=plan.dtype)
-        ranks = (
-            None if self._grams is None else self._grams.ranks(plan.centre.to(torch.float64), plan.rounding)
-        )
+        ranks = None if self._grams is None else self._grams.ranks(plan.centre.to(torch.float64), plan.rounding)
         mismatches = self._mismatches if plan.logit_table is not None else None
         return SampleResults(projected, mismatches, margins, self._at_global_mean, ranks)
 
     def finite(self) -> bool:
         """Whether no sum overflowed the working precision."""
         sums = [self._projected, float(self._squares.sum())]
-        return all(math.isfinite(value) for value in sums) and all(
-            bool(m.isfinite().all()) for m in self._margins
-        )
+        return all(math.isfinite(value) for value in sums) and all(bool(m.isfinite().all()) for m in self._margins)
 
     def report(self, *, missing: dict[str, str] | None = None) -> CollapseReport:
         """All measures; the second pass must have seen exactly the samples of the first.
@@ -273,9 +265,7 @@ class SecondPass:
             )
         missing = owner.missing | (missing or {})
         if self._reduced:
-            missing["ranks"] = (
-                "the numerical rank is not reduced over processes: it needs whole classes in one place"
-            )
+            missing["ranks"] = "the numerical rank is not reduced over processes: it needs whole classes in one place"
         return build_report(
             owner.statistics,
             owner.weight,
