@@ -42,7 +42,6 @@ class Point:
 
     def map(self, function: Callable[..., Tensor], *others: "Point") -> "Point":
         """``function`` applied block by block."""
-
         # In the order of `blocks`: `like` relies on it.
         named = (("W", self.W), ("H", self.H), ("b", self.b))
         classifier, features, bias = (
