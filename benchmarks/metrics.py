@@ -1,6 +1,8 @@
 """Time, memory and error of nc1..nc4 against two usual ways and against the limit of the machine.
 
-    python benchmarks/metrics.py [--quick] [--sizes 50000x2048x100,...]
+    python benchmarks/metrics.py [--quick] [--cpu] [--sizes 50000x2048x100,...]
+
+``--cpu`` runs everything on one thread and counts processor seconds, which is fair on a busy machine.
 
 Rivals, run in turn with ours in one process (the minimum of several rounds counts):
 
@@ -23,7 +25,13 @@ import torch
 
 import neuralcollapse as nc
 
-SIZES = [(50_000, 512, 10), (50_000, 512, 100), (50_000, 2048, 100), (200_000, 2048, 1000), (200_000, 1024, 10_000)]
+SIZES = [
+    (50_000, 512, 10),
+    (50_000, 512, 100),
+    (50_000, 2048, 100),
+    (200_000, 2048, 1000),
+    (200_000, 1024, 10_000),
+]
 QUICK = [(5_000, 256, 10), (5_000, 512, 50), (5_000, 64, 200)]
 NAMES = ("nc1", "nc2", "nc3", "nc4_bias")
 BATCH = 512
@@ -38,7 +46,12 @@ def make(samples, dim, classes, spread=0.3, offset=1.0, seed=0):
     for rows in torch.arange(samples).split(8192):
         noise = spread * torch.randn(len(rows), dim, generator=generator)
         features[rows] = means[labels[rows]] + noise
-    return features, labels, torch.randn(classes, dim, generator=generator), torch.randn(classes, generator=generator)
+    return (
+        features,
+        labels,
+        torch.randn(classes, dim, generator=generator),
+        torch.randn(classes, generator=generator),
+    )
 
 
 def geometry_terms(means, centre, weight, bias):
@@ -139,10 +152,10 @@ def truth(features, labels, count):
     return total / len(features)
 
 
-def timed(function, *arguments):
-    start = time.perf_counter()
+def timed(clock, function, *arguments):
+    start = clock()
     value = function(*arguments)
-    return time.perf_counter() - start, value
+    return clock() - start, value
 
 
 def resident():
@@ -170,22 +183,26 @@ def peak_extra(function, *arguments):
     return max(0, peak - before)
 
 
-def row(size, rounds, slow_rounds, with_slow):
+def row(size, clock, rounds, slow_rounds):
     samples, dim, classes = size
     data = make(*size)
     matrix = torch.randn(dim, min(classes - 1, dim))
     tasks = {"limit": (limit, (*data, matrix)), "ours": (ours, data), "streamed": (streamed, data)}
-    rivals = {"direct": (direct, data), "accumulate": (accumulate, data)} if with_slow else {}
+    rivals = {"direct": (direct, data), "accumulate": (accumulate, data)}
     tasks |= {"margins": (margins, data)}
     best, value = {}, {}
     for number in range(rounds):
         for name, (function, arguments) in {**tasks, **(rivals if number < slow_rounds else {})}.items():
-            seconds, value[name] = timed(function, *arguments)
+            seconds, value[name] = timed(clock, function, *arguments)
             best[name] = min(best.get(name, math.inf), seconds)
-    best["all"], value["all"] = timed(everything, *data)
+    best["all"], value["all"] = timed(clock, everything, *data)
     memory = peak_extra(ours, *data)
     exact = truth(data[0], data[1], classes)
-    nc1 = {name: result[0] if isinstance(result, tuple) else result for name, result in value.items() if name != "limit"}
+    nc1 = {
+        name: result[0] if isinstance(result, tuple) else result
+        for name, result in value.items()
+        if name != "limit"
+    }
     return best, {name: abs(v / exact - 1) for name, v in nc1.items()}, memory
 
 
@@ -200,7 +217,10 @@ def near_collapse():
         with mpmath.workdps(60):
             rows = [mpmath.matrix([mpmath.mpf(v) for v in r]) for r in features.double().tolist()]
             y = labels.tolist()
-            means = [sum((rows[i] for i in range(60) if y[i] == k), mpmath.zeros(6, 1)) / y.count(k) for k in range(4)]
+            means = [
+                sum((rows[i] for i in range(60) if y[i] == k), mpmath.zeros(6, 1)) / y.count(k)
+                for k in range(4)
+            ]
             centre = sum(rows, mpmath.zeros(6, 1)) / 60
             M = mpmath.matrix(4, 6)
             for k in range(4):
@@ -220,17 +240,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds")
     parser.add_argument("--sizes", help="SAMPLESxDIMxCLASSES, separated by commas")
+    parser.add_argument("--cpu", action="store_true", help="one thread, processor seconds")
     options = parser.parse_args()
+    clock = time.process_time if options.cpu else time.perf_counter
+    if options.cpu:
+        torch.set_num_threads(1)
     sizes = QUICK if options.quick else SIZES
     if options.sizes:
         sizes = [tuple(int(part) for part in text.split("x")) for text in options.sizes.split(",")]
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; seconds, minimum of several rounds\n")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; "
+          f"{'processor ' if options.cpu else ''}seconds, minimum of several rounds\n")  # fmt: skip
     print("| N, d, K | (c) limit | ours | / limit | (a) | / ours | (b) | / ours | streamed | with margins | all | memory |"
           " error ours | error (a) | error (b) |")  # fmt: skip
     print("|" + "---|" * 15)
     for size in sizes:
         large = size[0] * size[1] > 2e8
-        best, error, memory = row(size, 3 if large else 7, 1 if large else 3, True)
+        best, error, memory = row(size, clock, 3 if large else 7, 1 if large else 3)
         cells = [
             ", ".join(map(str, size)),
             f"{best['limit']:.3f}",
