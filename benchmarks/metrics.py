@@ -7,12 +7,12 @@
 Rivals, run in turn with ours in one process (the minimum of several rounds counts):
 
 (a) direct: class means, then the d x d within-class covariance of all centred features, and pinv of S_B;
-(b) accumulate: a stream of batches through a one-hot product for the means and a d x d accumulator, then pinv, the way
-    of the public library for the purpose (a stand-in written for this file);
+(b) accumulate: a stream of batches through a one-hot product for the means and a d x d accumulator, then
+    pinv, the way of the public library for the purpose (a stand-in written for this file);
 (c) limit: one product of the features with a d x min(K-1, d) matrix and two reads of the features.
 
-All of them take float32 features; errors of nc1 are against float64 arithmetic on the same features, and against
-60 digits for a small case near collapse.
+All of them take float32 features; errors of nc1 are against float64 arithmetic on the same features, and
+against 60 digits for a small case near collapse.
 """
 
 import argparse
@@ -184,7 +184,7 @@ def peak_extra(function, *arguments):
 
 
 def row(size, clock, rounds, slow_rounds):
-    samples, dim, classes = size
+    _, dim, classes = size
     data = make(*size)
     matrix = torch.randn(dim, min(classes - 1, dim))
     tasks = {"limit": (limit, (*data, matrix)), "ours": (ours, data), "streamed": (streamed, data)}
@@ -250,8 +250,8 @@ def main():
         sizes = [tuple(int(part) for part in text.split("x")) for text in options.sizes.split(",")]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; "
           f"{'processor ' if options.cpu else ''}seconds, minimum of several rounds\n")  # fmt: skip
-    print("| N, d, K | (c) limit | ours | / limit | (a) | / ours | (b) | / ours | streamed | with margins | all | memory |"
-          " error ours | error (a) | error (b) |")  # fmt: skip
+    names = "N, d, K|(c) limit|ours|/ limit|(a)|/ ours|(b)|/ ours|streamed|with margins|all|memory"
+    print("| " + " | ".join([*names.split("|"), "error ours", "error (a)", "error (b)"]) + " |")
     print("|" + "---|" * 15)
     for size in sizes:
         large = size[0] * size[1] > 2e8
