@@ -17,7 +17,7 @@ from torch import Tensor
 from .._support.checks import describe, integer
 from ._class_grams import ClassGrams, gram_bytes
 from ._geometry import Geometry, SampleResults, geometry_of
-from ._inputs import as_classifier, as_labels, as_source, check_labels, nonfinite_error
+from ._inputs import all_finite, as_classifier, as_labels, as_source, check_labels, nonfinite_error
 from ._registry import select
 from ._report import CollapseReport, build_report
 from ._statistics import ClassStatistics, chunk_rows
@@ -136,7 +136,7 @@ class SecondPass:
         for start in range(0, source.rows, step):
             stop = min(start + step, source.rows)
             part = source.slice(start, stop)
-            if not bool(torch.isfinite(part).all()):
+            if not all_finite(part):
                 raise nonfinite_error(source)
             self.add(part, targets[start:stop])
 
