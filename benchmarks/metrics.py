@@ -1,16 +1,18 @@
 """Time, memory and error of nc1..nc4 against two usual ways and against the limit of the machine.
 
-    python benchmarks/metrics.py [--quick] [--sizes 50000x2048x100,...]
+    python benchmarks/metrics.py [--quick] [--cpu] [--sizes 50000x2048x100,...]
+
+``--cpu`` runs everything on one thread and counts processor seconds, which is fair on a busy machine.
 
 Rivals, run in turn with ours in one process (the minimum of several rounds counts):
 
 (a) direct: class means, then the d x d within-class covariance of all centred features, and pinv of S_B;
-(b) accumulate: a stream of batches through a one-hot product for the means and a d x d accumulator, then pinv, the way
-    of the public library for the purpose (a stand-in written for this file);
+(b) accumulate: a stream of batches through a one-hot product for the means and a d x d accumulator, then
+    pinv, the way of the public library for the purpose (a stand-in written for this file);
 (c) limit: one product of the features with a d x min(K-1, d) matrix and two reads of the features.
 
-All of them take float32 features; errors of nc1 are against float64 arithmetic on the same features, and against
-60 digits for a small case near collapse.
+All of them take float32 features; errors of nc1 are against float64 arithmetic on the same features, and
+against 60 digits for a small case near collapse.
 """
 
 import argparse
@@ -23,7 +25,13 @@ import torch
 
 import neuralcollapse as nc
 
-SIZES = [(50_000, 512, 10), (50_000, 512, 100), (50_000, 2048, 100), (200_000, 2048, 1000), (200_000, 1024, 10_000)]
+SIZES = [
+    (50_000, 512, 10),
+    (50_000, 512, 100),
+    (50_000, 2048, 100),
+    (200_000, 2048, 1000),
+    (200_000, 1024, 10_000),
+]
 QUICK = [(5_000, 256, 10), (5_000, 512, 50), (5_000, 64, 200)]
 NAMES = ("nc1", "nc2", "nc3", "nc4_bias")
 BATCH = 512
@@ -38,7 +46,12 @@ def make(samples, dim, classes, spread=0.3, offset=1.0, seed=0):
     for rows in torch.arange(samples).split(8192):
         noise = spread * torch.randn(len(rows), dim, generator=generator)
         features[rows] = means[labels[rows]] + noise
-    return features, labels, torch.randn(classes, dim, generator=generator), torch.randn(classes, generator=generator)
+    return (
+        features,
+        labels,
+        torch.randn(classes, dim, generator=generator),
+        torch.randn(classes, generator=generator),
+    )
 
 
 def geometry_terms(means, centre, weight, bias):
@@ -139,10 +152,10 @@ def truth(features, labels, count):
     return total / len(features)
 
 
-def timed(function, *arguments):
-    start = time.perf_counter()
+def timed(clock, function, *arguments):
+    start = clock()
     value = function(*arguments)
-    return time.perf_counter() - start, value
+    return clock() - start, value
 
 
 def resident():
@@ -170,19 +183,19 @@ def peak_extra(function, *arguments):
     return max(0, peak - before)
 
 
-def row(size, rounds, slow_rounds, with_slow):
-    samples, dim, classes = size
+def row(size, clock, rounds, slow_rounds):
+    _, dim, classes = size
     data = make(*size)
     matrix = torch.randn(dim, min(classes - 1, dim))
     tasks = {"limit": (limit, (*data, matrix)), "ours": (ours, data), "streamed": (streamed, data)}
-    rivals = {"direct": (direct, data), "accumulate": (accumulate, data)} if with_slow else {}
+    rivals = {"direct": (direct, data), "accumulate": (accumulate, data)}
     tasks |= {"margins": (margins, data)}
     best, value = {}, {}
     for number in range(rounds):
         for name, (function, arguments) in {**tasks, **(rivals if number < slow_rounds else {})}.items():
-            seconds, value[name] = timed(function, *arguments)
+            seconds, value[name] = timed(clock, function, *arguments)
             best[name] = min(best.get(name, math.inf), seconds)
-    best["all"], value["all"] = timed(everything, *data)
+    best["all"], value["all"] = timed(clock, everything, *data)
     memory = peak_extra(ours, *data)
     exact = truth(data[0], data[1], classes)
     nc1 = {
@@ -222,17 +235,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds")
     parser.add_argument("--sizes", help="SAMPLESxDIMxCLASSES, separated by commas")
+    parser.add_argument("--cpu", action="store_true", help="one thread, processor seconds")
     options = parser.parse_args()
+    clock = time.process_time if options.cpu else time.perf_counter
+    if options.cpu:
+        torch.set_num_threads(1)
     sizes = QUICK if options.quick else SIZES
     if options.sizes:
         sizes = [tuple(int(part) for part in text.split("x")) for text in options.sizes.split(",")]
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; seconds, minimum of several rounds\n")
-    print("| N, d, K | (c) limit | ours | / limit | (a) | / ours | (b) | / ours | streamed | with margins | all | memory |"
-          " error ours | error (a) | error (b) |")  # fmt: skip
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; "
+          f"{'processor ' if options.cpu else ''}seconds, minimum of several rounds\n")  # fmt: skip
+    names = "N, d, K|(c) limit|ours|/ limit|(a)|/ ours|(b)|/ ours|streamed|with margins|all|memory"
+    print("| " + " | ".join([*names.split("|"), "error ours", "error (a)", "error (b)"]) + " |")
     print("|" + "---|" * 15)
     for size in sizes:
         large = size[0] * size[1] > 2e8
-        best, error, memory = row(size, 3 if large else 7, 1 if large else 3, True)
+        best, error, memory = row(size, clock, 3 if large else 7, 1 if large else 3)
         cells = [
             ", ".join(map(str, size)),
             f"{best['limit']:.3f}",

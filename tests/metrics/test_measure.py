@@ -77,6 +77,29 @@ def test_the_same_call_gives_the_same_bits():
         assert single[name] == pytest.approx(value, rel=1e-6), name
 
 
+def test_autocast_around_the_call_costs_no_digits():
+    H, y, W, b = data()
+    expected = nc.measure(H, y, W, b, passes=2).to_dict()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert nc.measure(H, y, W, b, passes=2).to_dict() == expected
+    with torch.inference_mode():
+        assert nc.measure(H * 1, y, W, b, passes=2).to_dict() == expected
+
+
+def test_features_are_never_written_to():
+    H, y, W, b = data()
+    for dtype in (torch.float32, torch.float64):
+        features, labels = H.to(dtype), y.clone()
+        for passes in (1, 2):
+            nc.measure(features, labels, W, b, passes=passes)
+        statistics = nc.ClassStatistics(4, 6)
+        statistics.update(features, labels)
+        second = statistics.second_pass(W, b)
+        second.update(features, labels)
+        assert torch.equal(features, H.to(dtype))
+        assert torch.equal(labels, y)
+
+
 def test_missing_parts_are_reported_with_the_reason():
     H, y, W, b = data()
     report = nc.measure(H, y)

@@ -31,7 +31,8 @@ def _share(tasks: int, work: Callable[[range], Result], state_bytes: int = 0) ->
     workers = max(1, min(torch.get_num_threads(), tasks))
     if state_bytes > LARGEST_SHARED_STATE:
         workers = 1
-    with torch_threads(1):
+    # A caller's autocast would take the products in half precision.
+    with torch_threads(1), torch.autocast("cpu", enabled=False):
         if workers == 1:
             return [work(range(tasks))]
         with ThreadPoolExecutor(workers) as pool:

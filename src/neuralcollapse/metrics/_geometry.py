@@ -100,11 +100,12 @@ class Geometry:
         centred = self.centred
         if centred.shape[0] > centred.shape[1]:
             centred = torch.linalg.qr(centred, mode="r").R
-        _, values, directions = torch.linalg.svd(centred, full_matrices=False)
+        # Of the transpose, because LAPACK is twice as fast on tall matrices.
+        directions, values, _ = torch.linalg.svd(centred.T.contiguous(), full_matrices=False)
         size = max(float(self.centred.abs().max()), float(self.global_mean.abs().max()))
         floor = max(self.centred.shape) * torch.finfo(torch.float64).eps * max(float(values[0]), size)
         rank = int((values > floor).sum())
-        return Spectrum(values[:rank], directions[:rank].T)
+        return Spectrum(values[:rank], directions[:, :rank])
 
     def with_samples(
         self,

@@ -17,6 +17,7 @@ from .._support.checks import describe, integer
 __all__ = [
     "IGNORED",
     "Source",
+    "all_finite",
     "as_classifier",
     "as_labels",
     "as_source",
@@ -208,6 +209,11 @@ def select_rows(
     if labels.shape[0] == 0:
         raise ValueError("features hold no samples to measure")
     return source, labels
+
+
+def all_finite(part: Float[Tensor, "n d"]) -> bool:
+    """Whether no entry is NaN or infinite; a finite sum shows it at the price of one read."""
+    return math.isfinite(float(part.sum())) or bool(torch.isfinite(part).all())
 
 
 def nonfinite_error(source: Source) -> ValueError:

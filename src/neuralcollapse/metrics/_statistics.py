@@ -6,7 +6,6 @@ float64 word, so that the scatter keeps its digits when the spread within a clas
 distance from the origin.
 """
 
-import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from .._support.checks import describe, integer
 from .._support.files import atomic_write
-from ._inputs import IGNORED, as_labels, as_source, check_labels, nonfinite_error
+from ._inputs import IGNORED, all_finite, as_labels, as_source, check_labels, nonfinite_error
 
 if TYPE_CHECKING:
     from ._report import CollapseReport
@@ -164,7 +163,7 @@ class ClassStatistics:
         chunks = [(start, min(start + step, source.rows)) for start in range(0, source.rows, step)]
         for start, stop in chunks:
             part = source.slice(start, stop)
-            if not math.isfinite(float(part.sum(dtype=torch.float64))) and not bool(torch.isfinite(part).all()):
+            if not all_finite(part):
                 raise nonfinite_error(source)
         for start, stop in chunks:
             self._add(source.slice(start, stop).to(self.device, torch.float64), targets[start:stop].to(self.device))
