@@ -6,7 +6,7 @@ import torch
 import neuralcollapse as nc
 from neuralcollapse.frames import simplex_gram
 from neuralcollapse.models import LinearHead, NormalizedHead, SimplexETFHead, heads
-from neuralcollapse.models.heads import create_head
+from neuralcollapse.models._heads import create_head
 
 
 def make(spec: str, dim: int = 6, classes: int = 4) -> torch.nn.Module:

@@ -12,7 +12,8 @@ HEADS = ("linear", "etf", "etf:bias=False,seed=3,scale=2.5", "normalized:tempera
 
 def narrow(name: str, shape: tuple[int, int, int] = (1, 8, 8), **arguments) -> nc.models.Classifier:
     feature_dim = arguments.pop("feature_dim", None)
-    spec = f"{name}:width={NARROW[name]}" + (f",feature_dim={feature_dim}" if feature_dim else "")
+    sizes = {"width": NARROW.get(name), "feature_dim": feature_dim}
+    spec = f"{name}:" + ",".join(f"{key}={value}" for key, value in sizes.items() if value is not None)
     return create(spec, shape, arguments.pop("num_classes", 4), **arguments)
 
 
@@ -22,7 +23,7 @@ def test_registry_lists_the_nets_of_the_contract():
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("name", list(NARROW))
+@pytest.mark.parametrize("name", list(nets))
 def test_logits_are_features_times_weight_plus_bias(name, head):
     model = narrow(name, head=head, feature_dim=5).eval()
     images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -36,7 +37,7 @@ def test_logits_are_features_times_weight_plus_bias(name, head):
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (1, 8, 8), (3, 32, 32), (2, 5, 9)])
-@pytest.mark.parametrize("name", list(NARROW))
+@pytest.mark.parametrize("name", list(nets))
 def test_any_image_size(name, shape):
     model = narrow(name, shape).eval()
     assert model(torch.zeros(2, *shape)).shape == (2, 4)
@@ -52,7 +53,7 @@ def test_stems_reduce_the_image_as_stated(stem):
     )
 
 
-@pytest.mark.parametrize("name", list(NARROW))
+@pytest.mark.parametrize("name", list(nets))
 def test_gradients_reach_every_parameter(name):
     model = narrow(name, (3, 16, 16))
     images = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(1))
@@ -63,7 +64,7 @@ def test_gradients_reach_every_parameter(name):
     assert sum(float(p.grad.abs().sum()) for p in model.encoder.parameters()) > 0
 
 
-@pytest.mark.parametrize("name", list(NARROW))
+@pytest.mark.parametrize("name", list(nets))
 def test_seed_decides_the_weights_and_global_state_is_untouched(name):
     before = torch.random.get_rng_state()
     first, again, other = narrow(name, seed=1), narrow(name, seed=1), narrow(name, seed=2)
@@ -73,7 +74,7 @@ def test_seed_decides_the_weights_and_global_state_is_untouched(name):
     assert not all(torch.equal(states[0][key], states[2][key]) for key in states[0])
 
 
-@pytest.mark.parametrize("name", list(NARROW))
+@pytest.mark.parametrize("name", list(nets))
 def test_features_end_in_a_relu(name):
     features = (
         narrow(name).eval().features(torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(2)))

@@ -9,10 +9,10 @@ torch.Size([2, 10])
 
 from .._support.registry import load_entries
 from ._classifier import Classifier, ParameterCount, create, nets, parameter_count
-from .heads import Head, heads
-from .heads.etf import SimplexETFHead
-from .heads.linear import LinearHead
-from .heads.normalized import NormalizedHead
+from ._heads import Head, heads
+from ._heads.etf import SimplexETFHead
+from ._heads.linear import LinearHead
+from ._heads.normalized import NormalizedHead
 from .mlp import mlp
 from .resnet import resnet8, resnet18, resnet50
 from .wide_resnet import wide_resnet18, wide_resnet50

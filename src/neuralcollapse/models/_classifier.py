@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from .._support.checks import describe, integer
 from .._support.registry import Registry
+from ._heads import create_head
 from ._initialise import initialise, seeded
-from .heads import create_head
 
 __all__ = ["Classifier", "ParameterCount", "assemble", "create", "nets", "parameter_count"]
 
