@@ -1,0 +1,231 @@
+"""What a loss is here: a callable for training, and all that is known of it for theory.
+
+Logits z have rows of K entries; y is the true class; p = softmax(z). Mean reduction throughout.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from .._support.checks import describe, integer, real
+from .._support.registry import Registry
+
+__all__ = ["Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "registry"]
+
+registry: "Registry[type[Loss]]" = Registry("loss")
+
+
+@dataclass(frozen=True)
+class MarginOptimum:
+    """The minimiser a >= 0 of ell(a) + slope * a, where ell(a) is the loss at z_true - z_other = a."""
+
+    margin: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Transition:
+    """Where, in s = sqrt(n lW lH), the zero solution and the collapsed one exchange.
+
+    ``zero_stable_above <= exchange <= collapse_exists_below``; all three coincide for a transition of second order.
+    """
+
+    zero_stable_above: float
+    exchange: float
+    collapse_exists_below: float
+
+    @property
+    def first_order(self) -> bool:
+        """Whether both solutions are local minima in a range of s."""
+        return self.collapse_exists_below > self.zero_stable_above * (1 + 1e-12)
+
+
+class Linearization(Protocol):
+    """Value and derivatives of the mean loss at one array of logits, sharing the softmax."""
+
+    value: float
+
+    @property
+    def gradient(self) -> Float[Tensor, "N K"]:
+        """The gradient of the mean loss in the logits."""
+        ...
+
+    def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """The Hessian of the mean loss times ``direction``; may overwrite ``direction``."""
+        ...
+
+
+class Loss(ABC):
+    """A named, frozen, parametrised loss; equal when its parameters are."""
+
+    name: ClassVar[str]
+    takes: ClassVar[str] = "logits"
+    summary: ClassVar[str]
+
+    @property
+    def spec(self) -> str:
+        """The string that :func:`neuralcollapse.losses.get` turns back into this loss.
+
+        >>> from neuralcollapse.losses import Focal
+        >>> Focal(gamma=2).spec
+        'focal:gamma=2.0'
+        """
+        values = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self)]  # type: ignore[arg-type]
+        return ":".join([self.name, ",".join(values)]) if values else self.name
+
+    @abstractmethod
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The mean loss, differentiable by autograd."""
+
+
+class LogitLoss(Loss):
+    """A loss on (logits, labels) with analytic derivatives and, where they exist, margin form and conjugate."""
+
+    contrastive: ClassVar[bool] = True
+    """Whether the loss depends on logit differences and has the bound phi of losses, Definition 1."""
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Mean loss of ``outputs`` (N, K) against ``labels`` (N,); half precision is computed in float32."""
+        return self._values(*self._checked(outputs, labels)).mean()
+
+    def values(self, logits: Tensor, labels: Tensor) -> Float[Tensor, " N"]:
+        """The loss of each sample."""
+        return self._values(*self._checked(logits, labels))
+
+    def gradient(self, logits: Tensor, labels: Tensor) -> Float[Tensor, "N K"]:
+        """Analytic gradient of the mean loss in the logits."""
+        return self.linearize(*self._checked(logits, labels)).gradient
+
+    def hessian_vector(self, logits: Tensor, labels: Tensor, direction: Tensor) -> Float[Tensor, "N K"]:
+        """Analytic Hessian of the mean loss in the logits, times ``direction`` (N, K)."""
+        logits, labels = self._checked(logits, labels)
+        if direction.shape != logits.shape:
+            raise ValueError(f"direction must have the logits' shape {tuple(logits.shape)}, got {describe(direction)}")
+        return self.linearize(logits, labels).hessian_vector(direction.to(logits, copy=True))
+
+    @abstractmethod
+    def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Linearization:
+        """Value and derivatives at checked arguments: the engine of the unconstrained feature models."""
+
+    @abstractmethod
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]: ...
+
+    # What is known of convexity ---------------------------------------------------------------------------------
+
+    @property
+    def convex_from(self) -> float:
+        """The loss is convex in z exactly where p_y >= this (0: everywhere)."""
+        return 0.0
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether the loss is convex in the logits everywhere."""
+        return self.convex_from == 0.0
+
+    @property
+    def tight_from(self) -> float:
+        """The loss equals its convex envelope exactly where p_y >= this (0: everywhere)."""
+        return 0.0
+
+    # Fenchel duality --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """Fenchel conjugate sup_z <u, z> - loss(z, y) of each row u (of the convex envelope where not convex)."""
+
+    def dual_rows(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, "N K"]:
+        """Rows in the conjugate's domain that attain it at ``logits``: the per-sample gradients."""
+        return self.linearize(logits, labels).gradient * logits.shape[0]
+
+    def dual_reach(self, rows: Float[Tensor, "N K"]) -> float:
+        """A c up to which the conjugate of c times ``rows`` may be finite (infinite for a quadratic loss)."""
+        return 1 / max(1e-6, float(rows.abs().max()))
+
+    # Margin form ------------------------------------------------------------------------------------------------
+
+    def margin_value(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+        """ell(a): the loss at logits with z_true - z_other = a for every other class."""
+        raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
+
+    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+        """d ell / d a."""
+        raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
+
+    def phi(self, total: ArrayLike, num_classes: int) -> np.ndarray:
+        """phi(t) with loss(z, y) >= phi(sum_{j != y} (z_j - z_y)), equality iff the wrong logits agree.
+
+        losses, Definition 1; t is the *sum* over wrong classes, so phi(t) = ell(-t/(K-1)).
+        """
+        count = integer("num_classes", num_classes, minimum=2)
+        return self.margin_value(-np.asarray(total, dtype=np.float64) / (count - 1), count)
+
+    def phi_derivative(self, total: ArrayLike, num_classes: int) -> np.ndarray:
+        """d phi / d t."""
+        count = integer("num_classes", num_classes, minimum=2)
+        slope = self.margin_derivative(-np.asarray(total, dtype=np.float64) / (count - 1), count)
+        return -slope / (count - 1)
+
+    def optimal_margin(self, slope: float, num_classes: int) -> MarginOptimum:
+        """The global minimiser a >= 0 of ell(a) + slope * a; a scalar search where no closed form is given."""
+        slope = real("slope", slope, above=0)
+        horizon = (float(self.margin_value(0.0, num_classes)) + 1.0) / slope
+        grid = np.concatenate([[0.0], np.geomspace(1e-6, max(horizon, 1.0), 2000)])
+        values = self.margin_value(grid, num_classes) + slope * grid
+        best = int(np.argmin(values))
+        if best == 0 and float(self.margin_derivative(0.0, num_classes)) + slope >= 0:
+            return MarginOptimum(0.0, float(values[0]))
+        bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+        found = minimize_scalar(
+            lambda a: float(self.margin_value(a, num_classes)) + slope * a,
+            bounds=bounds,
+            method="bounded",
+            options={"xatol": 1e-12},
+        )
+        return MarginOptimum(float(found.x), float(found.fun))
+
+    def transition(self, num_classes: int) -> Transition:
+        """Where zero and collapse exchange; s = -ell'(0)/(K-1) for a loss that is convex in the margin."""
+        threshold = max(0.0, -float(self.margin_derivative(0.0, num_classes)) / (num_classes - 1))
+        return Transition(threshold, threshold, threshold)
+
+    # Checks -----------------------------------------------------------------------------------------------------
+
+    def _checked(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        if not isinstance(logits, Tensor) or not isinstance(labels, Tensor):
+            raise TypeError(f"{self.name} takes tensors, got {describe(logits)} and {describe(labels)}")
+        if logits.ndim != 2 or logits.shape[1] < 2 or not logits.is_floating_point():
+            raise ValueError(f"logits must be floating point of shape (N, K) with K >= 2, got {describe(logits)}")
+        check_labels(labels, logits.shape[0], logits.shape[1])
+        if logits.dtype in (torch.float16, torch.bfloat16):
+            logits = logits.float()
+        return logits, labels.long()
+
+
+def check_labels(labels: Tensor, count: int, num_classes: int | None) -> None:
+    """Raise unless ``labels`` are ``count`` integers in range (the range is read only on the CPU: no device sync)."""
+    if labels.ndim != 1 or labels.shape[0] != count or labels.is_floating_point() or labels.dtype == torch.bool:
+        raise ValueError(f"labels must be integers of shape ({count},), got {describe(labels)}")
+    if count == 0:
+        raise ValueError("labels and outputs are empty: a mean loss needs at least one sample")
+    if num_classes is not None and labels.device.type == "cpu":
+        low, high = (int(v) for v in torch.aminmax(labels))
+        if low < 0 or high >= num_classes:
+            raise ValueError(f"labels must be in 0..{num_classes - 1}, got {low if low < 0 else high}")
+
+
+def entropy(probabilities: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
+    """-sum p log p of each row, with 0 log 0 = 0; minus infinity where an entry is negative."""
+    return torch.special.entr(probabilities).sum(1)
+
+
+def log_wrong(num_classes: int) -> float:
+    """log(K - 1)."""
+    return math.log(integer("num_classes", num_classes, minimum=2) - 1)

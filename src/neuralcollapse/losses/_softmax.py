@@ -1,0 +1,88 @@
+"""The softmax losses' shared engine: cross-entropy against (1-alpha) e_y + alpha/K."""
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+from scipy.special import expit
+from torch import Tensor
+
+from .._support.checks import real
+from ._base import LogitLoss, MarginOptimum, entropy, log_wrong
+
+__all__ = ["SmoothedCrossEntropy"]
+
+
+class SoftmaxLinearization:
+    """Cross-entropy with smoothed targets around one array of logits; keeps softmax(z)."""
+
+    def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], alpha: float):
+        self.labels = labels[:, None]
+        self.alpha = alpha
+        log_probabilities = torch.log_softmax(logits, dim=1)
+        value = -(1 - alpha) * log_probabilities.gather(1, self.labels).mean()
+        if alpha:
+            value = value - alpha * log_probabilities.mean()
+        self.value = float(value)
+        self.probabilities = log_probabilities.exp_()
+
+    @property
+    def gradient(self) -> Float[Tensor, "N K"]:
+        """(softmax(z) - target) / N."""
+        count, classes = self.probabilities.shape
+        result = self.probabilities / count
+        if self.alpha:
+            result -= self.alpha / (classes * count)
+        step = torch.full_like(self.labels, -(1 - self.alpha) / count, dtype=result.dtype)
+        return result.scatter_add_(1, self.labels, step)
+
+    def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """(diag(p) - pp') v / N of each row."""
+        inner = torch.linalg.vecdot(self.probabilities, direction, dim=1)
+        direction -= inner[:, None]
+        direction *= self.probabilities
+        direction /= self.probabilities.shape[0]
+        return direction
+
+
+class SmoothedCrossEntropy(LogitLoss):
+    """-sum_j t_j log p_j with t = (1-alpha) e_y + alpha/K; convex, with entropy as its dual."""
+
+    @property
+    def _alpha(self) -> float:
+        return 0.0
+
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=self._alpha)
+
+    def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> SoftmaxLinearization:
+        """Value and derivatives, sharing the softmax."""
+        return SoftmaxLinearization(logits, labels, self._alpha)
+
+    def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """-H(u + t) where u + t is a probability vector, infinity elsewhere (row sums are taken to be zero)."""
+        target = dual + self._alpha / dual.shape[1]
+        step = torch.full_like(labels[:, None], 1 - self._alpha, dtype=dual.dtype)
+        return -entropy(target.scatter_add_(1, labels[:, None], step))
+
+    def margin_value(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+        """log(1 + (K-1) e^{-a}) + alpha (K-1)/K a."""
+        margin = np.asarray(margin, dtype=np.float64)
+        linear = self._alpha * (num_classes - 1) / num_classes * margin
+        return np.logaddexp(0.0, log_wrong(num_classes) - margin) + linear
+
+    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+        """-(1 - p) + alpha (K-1)/K."""
+        margin = np.asarray(margin, dtype=np.float64)
+        return self._alpha * (num_classes - 1) / num_classes - expit(log_wrong(num_classes) - margin)
+
+    def optimal_margin(self, slope: float, num_classes: int) -> MarginOptimum:
+        """p_other = slope/(K-1) + alpha/K, a = log(1/p_other - K + 1), value = entropy of p."""
+        other = real("slope", slope, above=0) / (num_classes - 1) + self._alpha / num_classes
+        if other * num_classes >= 1:
+            return MarginOptimum(0.0, math.log(num_classes))
+        true = 1 - (num_classes - 1) * other
+        value = -true * math.log(true) - (num_classes - 1) * other * math.log(other)
+        return MarginOptimum(math.log(true / other), value)

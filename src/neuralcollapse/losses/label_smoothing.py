@@ -1,0 +1,28 @@
+"""Cross-entropy against smoothed labels."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .._support.checks import real
+from ._base import registry
+from ._softmax import SmoothedCrossEntropy
+
+__all__ = ["LabelSmoothing"]
+
+
+@registry.add("label-smoothing", "ls")
+@dataclass(frozen=True)
+class LabelSmoothing(SmoothedCrossEntropy):
+    """Cross-entropy against (1-alpha) e_y + alpha/K, 0 <= alpha < 1 (losses, eq. (5))."""
+
+    alpha: float = 0.1
+
+    name: ClassVar[str] = "label-smoothing"
+    summary: ClassVar[str] = "-sum_j t_j log p_j, t = (1-alpha) e_y + alpha/K"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", real("alpha", self.alpha, minimum=0, below=1))
+
+    @property
+    def _alpha(self) -> float:
+        return self.alpha

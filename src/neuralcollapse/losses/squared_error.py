@@ -1,0 +1,80 @@
+"""The (rescaled) squared error."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .._support.checks import real
+from ._base import LogitLoss, registry
+
+__all__ = ["SquaredError"]
+
+
+class SquaredErrorLinearization:
+    """The squared error around one array of logits: a quadratic."""
+
+    def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], alpha: float, target: float):
+        self.labels = labels[:, None]
+        self.alpha = alpha
+        self.residual = logits.clone()
+        self.residual.scatter_add_(1, self.labels, torch.full_like(self.labels, -target, dtype=logits.dtype))
+        true = self.residual.gather(1, self.labels)
+        total = self.residual.square().sum() + (alpha - 1) * true.square().sum()
+        self.value = float(total) / (2 * logits.shape[0])
+
+    @property
+    def gradient(self) -> Float[Tensor, "N K"]:
+        """(z - M e_y) / N, with weight alpha on the true class."""
+        return self._weighted(self.residual.clone())
+
+    def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """v / N, with weight alpha on the true class."""
+        return self._weighted(direction)
+
+    def _weighted(self, rows: Tensor) -> Tensor:
+        if self.alpha != 1:
+            rows.scatter_(1, self.labels, self.alpha * rows.gather(1, self.labels))
+        rows /= rows.shape[0]
+        return rows
+
+
+@registry.add("squared-error", "mse")
+@dataclass(frozen=True)
+class SquaredError(LogitLoss):
+    """1/2 [ alpha (z_y - target)^2 + sum_{j != y} z_j^2 ] (mse, eq. (4), with M = target).
+
+    The losses paper's eq. (6) with (kappa, beta) is twice this loss with (alpha, target) = (kappa, beta).
+    """
+
+    alpha: float = 1.0
+    target: float = 1.0
+
+    name: ClassVar[str] = "squared-error"
+    summary: ClassVar[str] = "1/2 [alpha (z_y - target)^2 + sum_{j != y} z_j^2]"
+    contrastive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", real("alpha", self.alpha, above=0))
+        object.__setattr__(self, "target", real("target", self.target, above=0))
+
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        true = logits.gather(1, labels[:, None]).squeeze(1)
+        wrong = logits.scatter(1, labels[:, None], 0.0)
+        return 0.5 * (self.alpha * (true - self.target).square() + wrong.square().sum(1))
+
+    def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> SquaredErrorLinearization:
+        """Value and derivatives."""
+        return SquaredErrorLinearization(logits, labels, self.alpha, self.target)
+
+    def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
+        true = dual.gather(1, labels[:, None]).squeeze(1)
+        return self.target * true + 0.5 * (dual.square().sum(1) + (1 / self.alpha - 1) * true.square())
+
+    def dual_reach(self, rows: Float[Tensor, "N K"]) -> float:
+        """Infinite: the conjugate is finite everywhere."""
+        return math.inf

@@ -1,0 +1,178 @@
+"""What all unconstrained feature models share: sizes, checks, and the verbs that solvers and certificates use."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Generator, Tensor
+
+from .._support.checks import finite_tensor, integer
+from .._support.registry import Registry
+from .certificate import Certificate
+from .optimum import Optimum
+from .point import Point
+
+__all__ = ["Problem", "ProblemLinearization", "problems"]
+
+problems: "Registry[type[Problem]]" = Registry("model")
+
+
+class ProblemLinearization(Protocol):
+    """Value and derivatives of a model at one point, sharing whatever is costly (the softmax above all)."""
+
+    value: float
+
+    @property
+    def gradient(self) -> Point:
+        """The (Riemannian) gradient."""
+        ...
+
+    def hessian_vector(self, direction: Point) -> Point:
+        """The (Riemannian) Hessian times a (tangent) direction."""
+        ...
+
+
+class Problem(ABC):
+    """An unconstrained feature model over :class:`Point`; immutable.
+
+    Rows of H are sorted by class: ``labels`` says which.
+    """
+
+    kind: ClassVar[str]
+    """The name by which files and the command line know this model."""
+
+    has_classifier: ClassVar[bool] = True
+
+    def __init__(self, num_classes: int, per_class: int | Sequence[int], dim: int):
+        self.num_classes = integer("num_classes", num_classes, minimum=2)
+        self.dim = integer("dim", dim, minimum=1)
+        if isinstance(per_class, Sequence) and not isinstance(per_class, str):
+            if len(per_class) != self.num_classes:
+                raise ValueError(f"per_class must name {self.num_classes} counts, one a class, got {len(per_class)}")
+            self.counts = tuple(integer(f"per_class[{k}]", n, minimum=1) for k, n in enumerate(per_class))
+        else:
+            self.counts = (integer("per_class", per_class, minimum=1),) * self.num_classes
+        self.num_samples = sum(self.counts)
+        self._labels: Tensor | None = None
+
+    @property
+    def labels(self) -> Tensor:
+        """The class of each row of H: (N,) int64, ascending."""
+        if self._labels is None:
+            self._labels = torch.repeat_interleave(torch.arange(self.num_classes), torch.tensor(self.counts))
+        return self._labels
+
+    @property
+    def balanced(self) -> bool:
+        """Whether all classes have the same number of samples."""
+        return len(set(self.counts)) == 1
+
+    @property
+    def per_class(self) -> int | list[int]:
+        """Samples a class, as given: one number if balanced."""
+        return self.counts[0] if self.balanced else list(self.counts)
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether points carry a bias."""
+        return False
+
+    def value(self, point: Point) -> float:
+        """The objective at ``point``."""
+        return self.linearize(self.check(point)).value
+
+    def gradient(self, point: Point) -> Point:
+        """The gradient at ``point``; on spheres the Riemannian one."""
+        return self.linearize(self.check(point)).gradient
+
+    def hessian_vector(self, point: Point, direction: Point) -> Point:
+        """The Hessian at ``point`` times ``direction``; on spheres the Riemannian one, of its tangent part."""
+        self.check_direction(direction)
+        return self.linearize(self.check(point)).hessian_vector(self.project(point, direction))
+
+    @abstractmethod
+    def linearize(self, point: Point) -> ProblemLinearization:
+        """Value and derivatives at a point that is known to be valid."""
+
+    def project(self, point: Point, direction: Point) -> Point:
+        """The tangent part of ``direction`` (all of it where there is no constraint)."""
+        return direction
+
+    def retract(self, point: Point, direction: Point) -> Point:
+        """A step from ``point`` along a tangent ``direction`` that stays feasible, exact to second order."""
+        return point + direction
+
+    @abstractmethod
+    def random_point(self, seed: int | Generator) -> Point:
+        """A feasible point drawn from the seed or generator."""
+
+    @abstractmethod
+    def optimum(self) -> Optimum:
+        """The global minimum in closed form; NotImplementedError where none is known."""
+
+    @abstractmethod
+    def certify(self, point: Point, tolerance: float = 1e-8) -> Certificate:
+        """How far ``point`` is from the global minimum, rigorously, and what kind of point it is."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """The keyword arguments that rebuild this model, as plain values (the loss by its string form)."""
+
+    def to_json(self) -> str:
+        """The model as one line of JSON, to keep beside a point."""
+        return json.dumps({"model": self.kind, **self.parameters()})
+
+    @staticmethod
+    def from_json(text: str) -> "Problem":
+        """The model that :meth:`to_json` wrote."""
+        try:
+            given = json.loads(text)
+            return problems[given.pop("model")](**given)
+        except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"not a description of a model: {text[:80]!r}") from error
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.parameters().items())
+        return f"{type(self).__name__}({arguments})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.parameters() == other.parameters()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    # Checks -----------------------------------------------------------------------------------------------------
+
+    def check(self, point: Point) -> Point:
+        """``point`` if its blocks have this model's shapes, are float64, finite and feasible; else ValueError."""
+        return self._check_blocks(point, "point")
+
+    def check_direction(self, direction: Point) -> Point:
+        """``direction`` if its blocks have this model's shapes, are float64 and finite."""
+        return self._check_blocks(direction, "direction")
+
+    def _check_blocks(self, point: Point, what: str) -> Point:
+        if not isinstance(point, Point):
+            raise TypeError(f"{what} must be a Point(W, H, b), got {type(point).__name__}")
+        shapes: dict[str, tuple[int, ...] | None] = {
+            "W": (self.num_classes, self.dim) if self.has_classifier else None,
+            "H": (self.num_samples, self.dim),
+            "b": (self.num_classes,) if self.has_bias else None,
+        }
+        for name, shape in shapes.items():
+            block = getattr(point, name)
+            if shape is None and block is not None:
+                raise ValueError(f"{what}.{name} must be None: this model has no {_NAMES[name]}")
+            if shape is not None and block is None:
+                raise ValueError(f"{what}.{name} is missing: this model has a {_NAMES[name]} of shape {shape}")
+            if shape is not None:
+                finite_tensor(f"{what}.{name}", block, shape, torch.float64)
+        return point
+
+    def _generator(self, seed: int | Generator) -> Generator:
+        return seed if isinstance(seed, Generator) else torch.Generator().manual_seed(integer("seed", seed))
+
+
+_NAMES = {"W": "classifier", "H": "feature array", "b": "bias"}

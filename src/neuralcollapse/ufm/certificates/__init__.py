@@ -1,0 +1,1 @@
+"""Certificates: rigorous lower bounds, escape directions and verdicts, one file a model."""

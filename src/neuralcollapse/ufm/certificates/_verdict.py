@@ -1,0 +1,87 @@
+"""From bound, gradient and curvature to one verdict."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .._problem import Problem, ProblemLinearization
+from ..certificate import GLOBAL_MINIMUM, NOT_CRITICAL, STRICT_SADDLE, UNDECIDED, Certificate
+from ..point import Point
+from ._spectrum import smallest_eigenpair
+
+__all__ = ["Evidence", "judge"]
+
+CRITICAL = 1e-7
+"""A gradient below this share of its natural scale counts as zero."""
+NEGATIVE = 1e-8
+"""A curvature below minus this share of the natural scale (or the largest one) counts as negative."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a model knows of a point before its curvature is looked at."""
+
+    lower_bound: float
+    bound_source: str
+    gradient_scale: float
+    curvature_scale: float
+    spectral_ratio: float | None
+    directions: Iterable[Point]
+    """Candidate escape directions from the papers' constructions, tried in order."""
+    doubt: str
+    """Why the bound may not close at a minimiser, or an empty string."""
+
+
+def judge(
+    problem: Problem, point: Point, state: ProblemLinearization, evidence: Evidence, tolerance: float
+) -> Certificate:
+    """Global if the gap is within tolerance; else by gradient; else by curvature."""
+    value, gap = state.value, state.value - evidence.lower_bound
+    norm = state.gradient.norm()
+    spectral = evidence.spectral_ratio
+    escape: Point | None = None
+    curvature: float | None = None
+    if gap <= tolerance * max(1.0, abs(value)):
+        verdict = GLOBAL_MINIMUM
+        reason = f"the value is within {max(gap, 0.0):.1e} of a proved lower bound on the global minimum"
+    elif norm > CRITICAL * evidence.gradient_scale:
+        verdict = NOT_CRITICAL
+        reason = f"the gradient norm is {norm:.1e}; the value is at most {gap:.3g} above the global minimum"
+    else:
+        escape, curvature, source, negative = _steepest(problem, point, state, evidence)
+        if negative:
+            verdict = STRICT_SADDLE
+            reason = f"critical, with curvature {curvature:.3g} along {source}"
+        else:
+            verdict, escape = UNDECIDED, None
+            reason = f"critical without negative curvature (smallest Hessian eigenvalue {curvature:.1e})"
+            reason += f", and the gap of {gap:.3g} does not close: {evidence.doubt or 'the point may be a local minimum'}"
+    return Certificate(
+        value=value,
+        lower_bound=evidence.lower_bound,
+        gap=gap,
+        gradient_norm=norm,
+        verdict=verdict,
+        reason=reason,
+        bound_source=evidence.bound_source,
+        spectral_ratio=spectral,
+        escape=escape,
+        curvature=curvature,
+    )
+
+
+def _steepest(
+    problem: Problem, point: Point, state: ProblemLinearization, evidence: Evidence
+) -> tuple[Point, float, str, bool]:
+    """The first construction with clearly negative curvature, else the smallest Hessian eigenpair."""
+    for candidate in evidence.directions:
+        direction = problem.project(point, candidate)
+        norm = direction.norm()
+        if norm <= 1e-8 * candidate.norm():
+            continue
+        direction = direction * (1 / norm)
+        curvature = direction.dot(state.hessian_vector(direction))
+        if curvature < -1e-6 * evidence.curvature_scale:
+            return direction, curvature, "the papers' direction", True
+    curvature, direction, largest = smallest_eigenpair(problem, point, state)
+    negative = curvature < -NEGATIVE * max(abs(largest), evidence.curvature_scale)
+    return direction, curvature, "the smallest Hessian eigenvector", negative

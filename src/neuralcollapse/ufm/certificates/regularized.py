@@ -1,0 +1,114 @@
+"""Certificates of the regularised model.
+
+In the logits the model is min_{Z, b} g(Z + 1b') + mu |Z|_* + lb/2 |b|^2, mu = sqrt(lW lH) (rank Z <= d). For any L with
+spectral norm at most mu, -g*(L) - |L'1|^2/(2 lb) is a lower bound: L'1 = 0 is needed for lb = 0, and the last term is
+absent without a bias. It is absent too for balanced contrastive losses, where by symmetrisation b = 0 is optimal.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ...losses import SquaredError
+from ..certificate import Certificate
+from ..point import Point
+from ..regularized import RegularizedUFM
+from ._dual import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
+from ._verdict import Evidence, judge
+
+__all__ = ["certify_regularized"]
+
+
+def certify_regularized(problem: RegularizedUFM, point: Point, tolerance: float) -> Certificate:
+    """Duality gap, spectral ratio |grad g| / mu (geometric, Lemma E.4) and escape direction at ``point``."""
+    state = problem.linearize(point)
+    lower, source = _lower_bound(problem, point)
+    slope = state.logit_gradient
+    norm, left, right = top_singular_pair(slope)
+    size = max(1.0, *(float(block.norm()) for block in point.blocks))
+    scale = float(slope.norm()) * size + max(problem.weight_decay, problem.feature_decay) * size
+    evidence = Evidence(
+        lower_bound=lower,
+        bound_source=source,
+        gradient_scale=scale,
+        curvature_scale=norm + problem.mu,
+        spectral_ratio=norm / problem.mu if problem.mu > 0 else None,
+        directions=_directions(problem, point, norm, left, right),
+        doubt=_doubt(problem),
+    )
+    return judge(problem, point, state, evidence, tolerance)
+
+
+def _lower_bound(problem: RegularizedUFM, point: Point) -> tuple[float, str]:
+    dual = _dual_bound(problem, point)
+    closed = _rigorous_closed_form(problem)
+    if closed is not None and closed > dual:
+        return closed, "closed form"
+    return dual, "Fenchel dual"
+
+
+def _dual_bound(problem: RegularizedUFM, point: Point) -> float:
+    loss, labels, decay = problem.loss, problem.labels, problem.bias_decay
+    assert point.W is not None
+    logits = point.H @ point.W.T
+    symmetric = problem.balanced and loss.contrastive
+    if point.b is not None:
+        bias = point.b if symmetric else refit_bias(loss, logits, labels, decay or 0.0, point.b)
+        logits += bias
+    rows = loss.dual_rows(logits, labels)
+    penalised = decay is not None and not symmetric
+    if penalised and decay == 0:
+        rows = feasible_free_bias(rows, loss, labels)
+    count = problem.num_samples
+
+    def bound(dual: Tensor, c: float) -> float:
+        sums = c**2 * float(dual.sum(0).square().sum()) / count**2
+        penalty = sums / (2 * decay) if penalised and decay else 0.0
+        return -float(loss.conjugate(c * dual, labels).mean()) - penalty
+
+    norm = spectral_norm(rows) / count
+    reach = loss.dual_reach(rows)
+    best = best_on_ray(lambda c: bound(rows, c), min(problem.mu / norm, reach) if norm > 0 else reach)
+    return max(best, *(bound(dual, 1.0) for dual, _ in levelled(rows, count * problem.mu)), -math.inf)
+
+
+def _rigorous_closed_form(problem: RegularizedUFM) -> float | None:
+    """f* where it is proved but the convex dual cannot reach it: a rank constraint, or a non-convex loss."""
+    squared = isinstance(problem.loss, SquaredError) and problem.dim < problem.num_classes
+    if not problem.balanced or problem.mu == 0 or not (squared or not problem.loss.is_convex):
+        return None
+    try:
+        optimum = problem.optimum()
+    except NotImplementedError:
+        return None
+    return optimum.value if optimum.proved else None
+
+
+def _doubt(problem: RegularizedUFM) -> str:
+    if not problem.loss.is_convex:
+        return f"{problem.loss.spec} is not convex, so its dual bound may stay below the minimum"
+    if problem.dim < problem.num_classes:
+        return "dim < num_classes restricts the rank, which the convex bound does not see"
+    return ""
+
+
+def _directions(problem: RegularizedUFM, point: Point, norm: float, left: Tensor, right: Tensor) -> Iterator[Point]:
+    """geometric, eq. (39): with G's top singular vectors and a unit a in the null space of W and H,
+
+    dW = (lH/lW)^(1/4) u a', dH = -(lW/lH)^(1/4) v a': curvature -2 (|G| - mu) before scaling to unit length.
+    """
+    if problem.mu == 0 or norm <= problem.mu:
+        return
+    assert point.W is not None
+    gram = point.W.T @ point.W + point.H.T @ point.H
+    values, vectors = torch.linalg.eigh(gram)
+    if float(values[0]) > 1e-12 * max(float(values[-1]), 1e-300):
+        return
+    null = vectors[:, 0]
+    ratio = (problem.feature_decay / problem.weight_decay) ** 0.25
+    bias = None if point.b is None else torch.zeros_like(point.b)
+    yield Point(ratio * torch.outer(right, null), -torch.outer(left, null) / ratio, bias)
+
+

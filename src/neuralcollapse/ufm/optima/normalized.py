@@ -1,0 +1,201 @@
+"""Closed forms for the normalised model, balanced classes.
+
+Unit rows bound the margin: z_true - z_other <= K tau/(K-1), with equality only at a simplex ETF. A contrastive loss that
+still falls there has neural collapse as its minimiser; one that has its minimum at a smaller margin a (label smoothing
+above the critical temperature) reaches it with features that spread: then the minimum does not depend on tau.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from ... import frames
+from ...losses import LogitLoss, SquaredError
+from ..normalized import NormalizedUFM
+from ..optimum import Optimum
+from ..point import Point
+
+__all__ = ["critical_temperature", "normalized_optimum"]
+
+
+def critical_temperature(loss: LogitLoss, num_classes: int) -> float:
+    """tau* below which collapse is the minimiser: (K-1)/K times the minimiser of ell (infinite if ell only falls)."""
+    if not loss.contrastive:
+        raise ValueError(f"the critical temperature is defined for contrastive losses, not for {loss.spec}")
+    horizon = 1.0
+    while float(loss.margin_derivative(horizon, num_classes)) <= 0:
+        horizon *= 2
+        if horizon > 1e6:
+            return math.inf
+    margin = brentq(lambda a: float(loss.margin_derivative(a, num_classes)), 0.0, horizon, xtol=1e-15, rtol=1e-15)
+    return float(margin) * (num_classes - 1) / num_classes
+
+
+def normalized_optimum(problem: NormalizedUFM) -> Optimum:
+    """The global minimum over unit rows."""
+    if not problem.balanced:
+        raise NotImplementedError("the closed form is known for balanced classes only (per_class is a list of counts)")
+    loss, count = problem.loss, problem.num_classes
+    if isinstance(loss, SquaredError):
+        return _squared_error(problem, loss)
+    if not loss.contrastive:
+        raise NotImplementedError(f"no closed form is known for the loss {loss.spec}")
+    if problem.dim < count - 1:
+        raise NotImplementedError(
+            f"no closed form is known on spheres with dim = {problem.dim} < num_classes - 1 = {count - 1}"
+        )
+    critical = critical_temperature(loss, count)
+    if problem.temperature > critical:
+        return _spread(problem, loss, critical)
+    return _collapsed(problem, loss)
+
+
+def _collapsed(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
+    """f = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
+    count = problem.num_classes
+    margin = count * problem.temperature / (count - 1)
+    true = 1 / (1 + (count - 1) * math.exp(-margin))
+    proved = true >= loss.tight_from
+    note = "" if proved else f"proved for p_y >= {loss.tight_from:.4g} only, here p_y = {true:.4g}; none lower is known"
+    value = float(loss.margin_value(margin, count))
+    return _unit_optimum(problem, value, "neural collapse", margin, lambda: _etf_rows(problem), proved=proved, note=note)
+
+
+def _spread(problem: NormalizedUFM, loss: LogitLoss, critical: float) -> Optimum:
+    """tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
+    count, dim = problem.num_classes, problem.dim
+    margin = critical * count / (count - 1)
+    value = float(loss.margin_value(margin, count))
+    cosine = critical / problem.temperature
+    note = f"the temperature is above the critical one, {critical:.6g}: within-class variability need not vanish"
+    if dim >= count:
+        # h = cos w + sin e with e perpendicular to all classifiers: the same logits at any tau > tau*.
+        def turned(classifier: Tensor) -> Tensor:
+            features = cosine * classifier
+            features[:, -1] += math.sqrt(1 - cosine**2)
+            return features
+
+        return _unit_optimum(problem, value, "spread", margin, lambda: _etf_rows(problem), turned, note=note)
+    if count == 2:
+        at_collapse = float(loss.margin_value(2 * problem.temperature, 2))
+        if at_collapse <= math.log(2):
+            margin = 2 * problem.temperature
+            return _unit_optimum(problem, at_collapse, "neural collapse", margin, lambda: _etf_rows(problem))
+        ones = torch.ones(2, 1, dtype=torch.float64)
+        return _unit_optimum(problem, math.log(2), "equal classifiers", 0.0, lambda: ones)
+    if count == 3:
+        raise NotImplementedError(
+            f"no closed form is known for 3 classes in the plane above the critical temperature {critical:.6g}"
+        )
+    return _unit_optimum(
+        problem, value, "spread", margin, lambda: _equal_height_simplex(count, cosine), _dual_directions, note=note
+    )
+
+
+def _dual_directions(classifier: Tensor) -> Tensor:
+    """Unit rows, the k-th perpendicular to all differences of classifiers other than the k-th."""
+    dual = torch.linalg.pinv(classifier).T
+    return dual / dual.norm(dim=1, keepdim=True)
+
+
+def _equal_height_simplex(count: int, cosine: float) -> Tensor:
+    """K >= 4 unit vectors in R^(K-1), summing to zero, whose simplex has all heights ``cosine`` K/(K-1).
+
+    The class of a vertex meets the hyperplane through the others at distance 1/sqrt((G^+)_kk), G the Gram matrix. A
+    circulant G gives every vertex the same height, and its spectrum (trace K, 0 on the ones vector) is free: the first
+    pair of Fourier modes gets weight x, the others share the rest, so that mean(1/spectrum) = 1/height^2.
+    """
+    others = count - 3
+    wanted = ((count - 1) / (count * cosine)) ** 2 * count
+
+    def excess(x: float) -> float:
+        return 2 / x + others**2 / (count - 2 * x) - wanted
+
+    flat = count / (count - 1)
+    weight = flat if excess(flat) >= 0 else float(brentq(excess, 1e-12, flat, xtol=1e-15, rtol=1e-15))
+    modes = _all_fourier_modes(count)
+    spectrum = torch.full((count - 1,), (count - 2 * weight) / others, dtype=torch.float64)
+    spectrum[:2] = weight
+    return modes * spectrum.sqrt()
+
+
+def _all_fourier_modes(count: int) -> Tensor:
+    """K-1 orthonormal columns perpendicular to 1, in cosine and sine pairs of rising frequency."""
+    angle = 2 * math.pi / count * torch.arange(count, dtype=torch.float64)
+    columns = []
+    for mode in range(1, count // 2 + 1):
+        columns.append(torch.cos(mode * angle))
+        if 2 * mode != count:
+            columns.append(torch.sin(mode * angle))
+    modes = torch.stack(columns, dim=1)
+    return modes / modes.norm(dim=0)
+
+
+def _squared_error(problem: NormalizedUFM, loss: SquaredError) -> Optimum:
+    """z_y = tau <h, w_y> <= tau, so f >= alpha/2 (M - tau)_+^2, attained with wrong logits 0 whenever d >= K."""
+    count, dim = problem.num_classes, problem.dim
+    if dim < count:
+        raise NotImplementedError(f"no closed form is known for {loss.spec} on spheres with dim = {dim} < {count}")
+    if loss.target >= problem.temperature:
+        value = loss.alpha / 2 * (loss.target - problem.temperature) ** 2
+        return _unit_optimum(
+            problem, value, "orthogonal frame", problem.temperature, lambda: frames.orthogonal_frame(count, dim)
+        )
+    # Classifiers with equal cosines rho have dual vectors of norm tau/M for the right rho: then z = M e_y exactly.
+    wanted = (problem.temperature / loss.target) ** 2
+
+    def excess(rho: float) -> float:
+        return (1 - rho / (1 + (count - 1) * rho)) / (1 - rho) - wanted
+
+    rho = float(brentq(excess, 0.0, 1 - 1e-15, xtol=1e-16, rtol=1e-15))
+
+    def classifier() -> Tensor:
+        gram = torch.full((count, count), rho, dtype=torch.float64).fill_diagonal_(1.0)
+        return torch.nn.functional.pad(torch.linalg.cholesky(gram), (0, dim - count))
+
+    note = "the targets are within reach of unit rows: the loss is zero"
+    return _unit_optimum(problem, 0.0, "interpolation", loss.target, classifier, _dual_directions, note=note)
+
+
+def _etf_rows(problem: NormalizedUFM) -> Tensor:
+    return frames.simplex_etf(problem.num_classes, problem.dim)
+
+
+def _unit_optimum(
+    problem: NormalizedUFM,
+    value: float,
+    regime: str,
+    margin: float,
+    classifier: Callable[[], Tensor],
+    features: Callable[[Tensor], Tensor] | None = None,
+    proved: bool = True,
+    note: str = "",
+) -> Optimum:
+    """``classifier`` builds the rows of W, ``features`` the class's feature from them (the same rows if None)."""
+
+    def arrays() -> tuple[Tensor, Tensor]:
+        rows = classifier()
+        return rows, rows if features is None else features(rows)
+
+    def build_point() -> Point:
+        rows, means = arrays()
+        return Point(rows, means[problem.labels])
+
+    def build_grams() -> tuple[Tensor, Tensor]:
+        rows, means = arrays()
+        return rows @ rows.T, means @ means.T
+
+    return Optimum(
+        value=value,
+        regime=regime,
+        logit_scale=margin,
+        weight_norm=1.0,
+        feature_norm=1.0,
+        proved=proved,
+        note=note,
+        build_point=build_point,
+        build_grams=build_grams,
+    )

@@ -1,0 +1,156 @@
+"""The regularised unconstrained feature model: weight decay on classifier, features and bias."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from .. import losses
+from .._support.checks import describe, real
+from ..losses import LogitLoss
+from ._problem import Problem, problems
+from .certificate import Certificate
+from .optimum import Optimum
+from .point import Point
+
+__all__ = ["RegularizedLinearization", "RegularizedUFM"]
+
+
+@problems.add("regularized")
+class RegularizedUFM(Problem):
+    """min g(H W' + 1 b') + lW/2 |W|^2 + lH/2 |H|^2 + lb/2 |b|^2, g the mean loss (geometric (3), mse (3), losses (7)).
+
+    ``bias_decay=None`` means no bias, ``0.0`` a free one. ``per_class`` may be a list of K counts.
+
+    >>> from neuralcollapse import losses
+    >>> model = RegularizedUFM(losses.CrossEntropy(), 10, per_class=100, dim=20, weight_decay=5e-4, feature_decay=5e-4)
+    >>> model.optimum().regime
+    'neural collapse'
+    """
+
+    kind: ClassVar[str] = "regularized"
+
+    def __init__(
+        self,
+        loss: LogitLoss | str,
+        num_classes: int,
+        per_class: int | Sequence[int],
+        dim: int,
+        weight_decay: float,
+        feature_decay: float,
+        bias_decay: float | None = None,
+    ):
+        super().__init__(num_classes, per_class, dim)
+        self.loss = logit_loss(loss)
+        self.weight_decay = real("weight_decay", weight_decay, minimum=0)
+        self.feature_decay = real("feature_decay", feature_decay, minimum=0)
+        self.bias_decay = None if bias_decay is None else real("bias_decay", bias_decay, minimum=0)
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether there is a bias (``bias_decay`` is not None)."""
+        return self.bias_decay is not None
+
+    @property
+    def mu(self) -> float:
+        """sqrt(lW lH): the weight of the nuclear norm in the equivalent problem in the logits."""
+        return math.sqrt(self.weight_decay * self.feature_decay)
+
+    @property
+    def s(self) -> float:
+        """sqrt(n lW lH), the only combination that a balanced optimum depends on."""
+        if not self.balanced:
+            raise ValueError("s = sqrt(n lW lH) is defined for balanced classes only")
+        return math.sqrt(self.counts[0]) * self.mu
+
+    def linearize(self, point: Point) -> "RegularizedLinearization":
+        """Value and derivatives at ``point``, sharing the softmax."""
+        return RegularizedLinearization(self, point)
+
+    def random_point(self, seed: int | Generator) -> Point:
+        """Gaussian entries of variance 1/d."""
+        generator = self._generator(seed)
+
+        def gaussian(*shape: int) -> Tensor:
+            return torch.randn(*shape, dtype=torch.float64, generator=generator) / math.sqrt(self.dim)
+
+        classifier = gaussian(self.num_classes, self.dim)
+        features = gaussian(self.num_samples, self.dim)
+        return Point(classifier, features, gaussian(self.num_classes) if self.has_bias else None)
+
+    def optimum(self) -> Optimum:
+        """The global minimum in closed form (balanced classes); see docs/theory.md for each regime."""
+        from .optima.regularized import regularized_optimum
+
+        return regularized_optimum(self)
+
+    def certify(self, point: Point, tolerance: float = 1e-8) -> Certificate:
+        """A rigorous duality gap, the spectral test, and an escape direction at a strict saddle."""
+        from .certificates.regularized import certify_regularized
+
+        return certify_regularized(self, self.check(point), tolerance)
+
+    def parameters(self) -> dict[str, Any]:
+        """The keyword arguments that rebuild this model."""
+        return {
+            "loss": self.loss.spec,
+            "num_classes": self.num_classes,
+            "per_class": self.per_class,
+            "dim": self.dim,
+            "weight_decay": self.weight_decay,
+            "feature_decay": self.feature_decay,
+            "bias_decay": self.bias_decay,
+        }
+
+
+class RegularizedLinearization:
+    """The regularised model around one point."""
+
+    def __init__(self, problem: RegularizedUFM, point: Point):
+        classifier, bias = point.W, point.b
+        assert classifier is not None
+        self.problem, self.point = problem, point
+        logits = point.H @ classifier.T
+        if bias is not None:
+            logits += bias
+        self.loss = problem.loss.linearize(logits, problem.labels)
+        decay = problem.weight_decay * float(classifier.square().sum())
+        decay += problem.feature_decay * float(point.H.square().sum())
+        if bias is not None and problem.bias_decay:
+            decay += problem.bias_decay * float(bias.square().sum())
+        self.value = self.loss.value + decay / 2
+        self.logit_gradient = self.loss.gradient
+
+    @property
+    def gradient(self) -> Point:
+        """(G'H + lW W, G W + lH H, G'1 + lb b) with G the gradient of the mean loss in the logits."""
+        problem, point, slope = self.problem, self.point, self.logit_gradient
+        classifier = torch.addmm(point.W, slope.T, point.H, beta=problem.weight_decay)
+        features = torch.addmm(point.H, slope, point.W, beta=problem.feature_decay)
+        bias = None if point.b is None else slope.sum(0) + (problem.bias_decay or 0.0) * point.b
+        return Point(classifier, features, bias)
+
+    def hessian_vector(self, direction: Point) -> Point:
+        """Hessian times ``direction``: two products in, one softmax-Hessian, four products out."""
+        problem, point, slope = self.problem, self.point, self.logit_gradient
+        change = direction.H @ point.W.T
+        change.addmm_(point.H, direction.W.T)
+        if direction.b is not None:
+            change += direction.b
+        bend = self.loss.hessian_vector(change)
+        classifier = torch.addmm(direction.W, bend.T, point.H, beta=problem.weight_decay)
+        classifier.addmm_(slope.T, direction.H)
+        features = torch.addmm(direction.H, bend, point.W, beta=problem.feature_decay)
+        features.addmm_(slope, direction.W)
+        bias = None if direction.b is None else bend.sum(0) + (problem.bias_decay or 0.0) * direction.b
+        return Point(classifier, features, bias)
+
+
+def logit_loss(loss: LogitLoss | str) -> LogitLoss:
+    """``loss``, or the one its string names, if it is a loss on logits."""
+    found = losses.get(loss) if isinstance(loss, str) else loss
+    if not isinstance(found, LogitLoss):
+        raise TypeError(f"loss must be a loss on logits (or its name), got {describe(found)}")
+    return found
