@@ -1,0 +1,44 @@
+"""Streaming class statistics and every measure of neural collapse, by name.
+
+:func:`measure` takes features, :func:`measure_model` a network and a loader, :class:`ClassStatistics` a stream.
+``METRICS`` lists every metric with its definition, paper, range and value at collapse.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from . import definitions as _definitions  # noqa: F401  (fills METRICS)
+from ._helpers import class_means, nc5_ood
+from ._measure import measure
+from ._model import measure_layers, measure_model
+from ._registry import METRICS, Metric
+from ._report import CollapseReport, ReportComparison
+from ._second_pass import SecondPass
+from ._statistics import ClassStatistics
+from ._watch import Classifier, classifier_of
+
+if TYPE_CHECKING:
+    from ._torchmetrics import NeuralCollapse
+
+__all__ = [
+    "METRICS",
+    "ClassStatistics",
+    "Classifier",
+    "CollapseReport",
+    "Metric",
+    "NeuralCollapse",
+    "ReportComparison",
+    "SecondPass",
+    "class_means",
+    "classifier_of",
+    "measure",
+    "measure_layers",
+    "measure_model",
+    "nc5_ood",
+]
+
+
+def __getattr__(name: str):
+    if name == "NeuralCollapse":
+        return importlib.import_module(f"{__name__}._torchmetrics").NeuralCollapse
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

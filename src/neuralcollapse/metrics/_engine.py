@@ -1,0 +1,133 @@
+"""Passes over features in memory or in a file: chunks shared by worker threads, one BLAS thread in each.
+
+As many workers as torch has threads. One thread per worker inside beats threads inside every product: a chunk stays in
+the cache of one core from the subtraction to the last sum, and no product waits for another core.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from .._support.threads import torch_threads
+from ._class_grams import rank_of_class
+from ._geometry import Geometry
+from ._inputs import Source, nonfinite_error
+from ._second_pass import SecondPass, plan_second_pass
+from ._statistics import ClassStatistics, chunk_rows
+
+__all__ = ["class_means", "class_ranks", "look_again", "one_pass"]
+
+Result = TypeVar("Result")
+LARGEST_SHARED_STATE = 1 << 26
+"""Bytes of state per worker above which one worker does it all."""
+
+
+def _share(tasks: int, work: Callable[[range], Result], state_bytes: int = 0) -> list[Result]:
+    """Split tasks 0..tasks-1 over workers: ``work`` gets every w-th number; the results in a fixed order."""
+    workers = max(1, min(torch.get_num_threads(), tasks))
+    if state_bytes > LARGEST_SHARED_STATE:
+        workers = 1
+    with torch_threads(1):
+        if workers == 1:
+            return [work(range(tasks))]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(work, [range(worker, tasks, workers) for worker in range(workers)]))
+
+
+def _chunks(source: Source, step: int) -> int:
+    return -(-source.rows // step)
+
+
+def one_pass(source: Source, labels: Int[Tensor, " N"], num_classes: int, passes: int) -> ClassStatistics:
+    """Exact class statistics in one read; with ``passes=1`` including the d x d scatter."""
+    step = chunk_rows(source.dim) if passes == 2 else min(4096, max(1024, chunk_rows(source.dim)))
+
+    def work(numbers: range) -> ClassStatistics:
+        statistics = ClassStatistics(num_classes, source.dim, passes=passes)
+        for number in numbers:
+            start, stop = number * step, min((number + 1) * step, source.rows)
+            statistics._add(source.slice(start, stop).to(torch.float64), labels[start:stop])
+        return statistics
+
+    first, *others = _share(_chunks(source, step), work, 16 * num_classes * source.dim)
+    for other in others:
+        first.merge(other)
+    if not bool(torch.isfinite(first._mean).all()) or not bool(torch.isfinite(first._squares).all()):
+        raise nonfinite_error(source)
+    return first
+
+
+def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int) -> ClassStatistics:
+    """Counts and means only (``passes=2``, without variances), summed in float64.
+
+    For features of single or lower precision: their own rounding is far above that of these sums.
+    """
+    step = max(16, chunk_rows(source.dim))
+
+    def work(numbers: range) -> Tensor:
+        sums = torch.zeros(num_classes, source.dim, dtype=torch.float64)
+        for number in numbers:
+            start, stop = number * step, min((number + 1) * step, source.rows)
+            sums.index_add_(0, labels[start:stop], source.slice(start, stop).to(torch.float64))
+        return sums
+
+    first, *others = _share(_chunks(source, step), work, 8 * num_classes * source.dim)
+    for other in others:
+        first += other
+    if not bool(torch.isfinite(first).all()):
+        raise nonfinite_error(source)
+    statistics = ClassStatistics(num_classes, source.dim, passes=2)
+    counts = torch.bincount(labels, minlength=num_classes)
+    statistics._counts = counts
+    statistics._mean = first / counts.clamp(min=1)[:, None]
+    return statistics
+
+
+def look_again(
+    source: Source, labels: Int[Tensor, " N"], geometry: Geometry, needs: frozenset[str]
+) -> SecondPass:
+    """The second pass, in float32 for features that are no finer and of ordinary size, else in float64."""
+    size = max(float(geometry.centred.abs().max()), float(geometry.global_mean.abs().max()))
+    single = source.dtype != torch.float64 and float(geometry.centred.abs().max()) > 1e-10 and size < 1e10
+    for dtype in (torch.float32, torch.float64) if single else (torch.float64,):
+        plan = plan_second_pass(geometry, needs, dtype)
+        step = chunk_rows(source.dim)
+
+        def work(numbers: range, plan=plan, step=step) -> SecondPass:
+            state = SecondPass(plan)
+            for number in numbers:
+                start, stop = number * step, min((number + 1) * step, source.rows)
+                state.add(source.slice(start, stop), labels[start:stop])
+            return state
+
+        first, *others = _share(_chunks(source, step), work)
+        for other in others:
+            first.merge(other)
+        if first.finite():
+            return first
+    raise nonfinite_error(source)
+
+
+def class_ranks(source: Source, labels: Int[Tensor, " N"], geometry: Geometry) -> Tensor:
+    """The numerical rank of every class, one class at a time; 0 for a class without samples."""
+    order = torch.argsort(labels, stable=True)
+    members = order.split(geometry.counts.tolist())
+
+    def work(numbers: range) -> list[tuple[int, float]]:
+        found = []
+        for label in numbers:
+            if members[label].shape[0]:
+                rows = source.take(members[label]).to(torch.float64) - geometry.global_mean
+                mean = geometry.centred[label]
+                found.append((label, rank_of_class(rows - mean, mean + geometry.global_mean)))
+        return found
+
+    ranks = torch.zeros(len(members), dtype=torch.float64)
+    for part in _share(len(members), work):
+        for label, value in part:
+            ranks[label] = value
+    return ranks

@@ -1,0 +1,214 @@
+"""What the metrics read: centred class means and their spectrum, variances, the classifier, and the second look.
+
+K classes, d dimensions; M (K, d) holds the class means minus the global mean h_G in its rows, W (K, d) the classifier.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ._statistics import ClassStatistics
+
+__all__ = [
+    "Geometry",
+    "Need",
+    "NotApplicableError",
+    "SampleResults",
+    "Spectrum",
+    "geometry_of",
+    "gram_distance",
+]
+
+Need = Literal[
+    "within", "projection", "scatter", "weight", "decisions", "margins", "ranks", "out_of_distribution"
+]
+
+WHY = {
+    "within": "the variances within classes were not collected",
+    "projection": "needs the samples again, on the span of the class means (second_pass), or statistics of passes=1",
+    "scatter": "needs the d x d within-class scatter, which statistics of passes=2 do not keep",
+    "weight": "no classifier weight was given",
+    "decisions": "needs the samples again, once the class means are known (second_pass)",
+    "margins": "needs the samples again, once the class means are known (second_pass)",
+    "ranks": "needs the samples again, class by class (second_pass)",
+    "out_of_distribution": "no out-of-distribution features were given",
+}
+
+
+class NotApplicableError(ValueError):
+    """A metric has no value here; the message is the reason that the report gives."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampleResults:
+    """What a second look at the samples gave; ``None`` where it was not asked for."""
+
+    projected: float | None = None
+    """(1/N) sum over samples and directions v_i of (v_i'(h - m_y))^2 / s_i^2: nc1."""
+    mismatches: int | None = None
+    margins: Float[Tensor, " N"] | None = None
+    at_global_mean: int = 0
+    """Samples left out of the margins because they coincide with the global mean."""
+    ranks: Float[Tensor, " K"] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Nonzero singular values of M, largest first, and the directions (as columns) they belong to."""
+
+    values: Float[Tensor, " r"]
+    directions: Float[Tensor, "d r"]
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """Class means and variances, classifier and sample results, in float64; ``require_*`` say why a part is missing."""
+
+    counts: Int[Tensor, " K"]
+    centred: Float[Tensor, "K d"]
+    global_mean: Float[Tensor, " d"]
+    class_variances: Float[Tensor, " K"]
+    scatter: Float[Tensor, "d d"] | None
+    weight: Float[Tensor, "K d"] | None
+    bias: Float[Tensor, " K"] | None
+    samples: SampleResults
+    out_of_distribution_mean: Float[Tensor, " d"] | None = None
+    missing: dict[str, str] = field(default_factory=dict)
+    """Reasons for parts that could have been collected and were not, by need."""
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return self.centred.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.centred.shape[1]
+
+    @property
+    def total(self) -> int:
+        """N."""
+        return int(self.counts.sum())
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The thin float64 SVD of M, cut at the rounding error of the means (so the null direction never counts)."""
+        centred = self.centred
+        if centred.shape[0] > centred.shape[1]:
+            centred = torch.linalg.qr(centred, mode="r").R
+        _, values, directions = torch.linalg.svd(centred, full_matrices=False)
+        size = max(float(self.centred.abs().max()), float(self.global_mean.abs().max()))
+        floor = max(self.centred.shape) * torch.finfo(torch.float64).eps * max(float(values[0]), size)
+        rank = int((values > floor).sum())
+        return Spectrum(values[:rank], directions[:rank].T)
+
+    def lacking(self, need: str) -> NotApplicableError:
+        """The error for a part that is not there."""
+        return NotApplicableError(self.missing.get(need, WHY[need]))
+
+    def require_means(self) -> Float[Tensor, "K d"]:
+        """M, if every class has samples and the class means do not all coincide."""
+        absent = (self.counts == 0).nonzero().squeeze(1).tolist()
+        if absent:
+            which = (
+                f"class {absent[0]} has"
+                if len(absent) == 1
+                else f"{len(absent)} classes ({absent[0]}, ...) have"
+            )
+            raise NotApplicableError(
+                f"{which} no samples, of {self.num_classes} classes (present_only=True skips them)"
+            )
+        if self.spectrum.values.shape[0] == 0:
+            raise NotApplicableError("all class means coincide")
+        return self.centred
+
+    def require_spread(self) -> None:
+        """Check that there is a variance within classes to speak of."""
+        self.require_means()
+        if int(self.counts.max()) < 2:
+            raise NotApplicableError(
+                "every class has a single sample, so there is no variance within classes"
+            )
+
+    def require_weight(self) -> Float[Tensor, "K d"]:
+        """W, if it was given and is not zero."""
+        if self.weight is None:
+            raise self.lacking("weight")
+        if not bool(self.weight.any()):
+            raise NotApplicableError("the classifier weight is zero")
+        return self.weight
+
+    def require_etf(self) -> None:
+        """Check that a simplex ETF of K vectors exists in R^d."""
+        if self.dim < self.num_classes - 1:
+            raise NotApplicableError(
+                f"no simplex ETF of {self.num_classes} classes exists in {self.dim} dimensions (d < K-1): "
+                "see the measure of the same name that ends in _projected"
+            )
+
+    def require_no_etf(self) -> None:
+        """Check that K - 1 > d, where only a projection of the simplex ETF fits."""
+        if self.dim >= self.num_classes - 1:
+            raise NotApplicableError(
+                f"a simplex ETF of {self.num_classes} classes exists in {self.dim} dimensions (d >= K-1): "
+                "see the measure of the same name without _projected"
+            )
+
+
+def geometry_of(
+    statistics: ClassStatistics,
+    weight: Float[Tensor, "K d"] | None,
+    bias: Float[Tensor, " K"] | None,
+    samples: SampleResults,
+    *,
+    global_mean: str = "samples",
+    out_of_distribution_mean: Float[Tensor, " d"] | None = None,
+    missing: dict[str, str] | None = None,
+) -> Geometry:
+    """The geometry of statistics that hold samples, on the CPU."""
+    if global_mean not in ("samples", "classes"):
+        raise ValueError(f"global_mean must be 'samples' or 'classes', got {global_mean!r}")
+    state = {name: tensor.to("cpu") for name, tensor in statistics.state().items()}
+    counts = state["counts"]
+    if int(counts.sum()) == 0:
+        raise ValueError("the statistics hold no samples")
+    present = counts > 0
+    share = counts.to(torch.float64) if global_mean == "samples" else present.to(torch.float64)
+    share = share / share.sum()
+    # Shift by one mean first: sums of differences keep the digits that sums of offsets lose.
+    origin = state["mean"][int(present.nonzero()[0])]
+    shifted = torch.where(present[:, None], (state["mean"] - origin) + state["mean_tail"], 0.0)
+    offset = share @ shifted
+    within = statistics.within_covariance
+    return Geometry(
+        counts,
+        torch.where(present[:, None], shifted - offset, 0.0),
+        origin + offset,
+        statistics.class_variances.to("cpu"),
+        None if within is None else within.to("cpu"),
+        weight,
+        bias,
+        samples,
+        out_of_distribution_mean,
+        missing or {},
+    )
+
+
+def gram_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"]) -> float:
+    """| A/|A|_F - (I - 11'/K)/sqrt(K-1) |_F for A = left right'.
+
+    The entries are subtracted one by one: the shorter sqrt(2 - 2 <A, .>) would stop at 1e-8.
+    """
+    count = left.shape[0]
+    product = (left / left.abs().max()) @ (right / right.abs().max()).T
+    size = product.square().sum().sqrt()
+    if float(size) == 0.0:
+        raise NotApplicableError("the product of the two matrices is zero")
+    difference = product / size + 1.0 / (count * (count - 1) ** 0.5)
+    difference.diagonal().sub_((count - 1) ** -0.5)
+    return float(difference.square().sum().sqrt())

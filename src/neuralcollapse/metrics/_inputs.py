@@ -1,0 +1,245 @@
+"""Features and labels from whatever the caller has, checked: tensors, arrays, memory maps, lists.
+
+A :class:`Source` hands out rows, so that the same code measures a tensor in memory and a file that is larger.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .._support.checks import describe, integer
+
+__all__ = [
+    "IGNORED",
+    "Source",
+    "as_classifier",
+    "as_labels",
+    "as_source",
+    "check_labels",
+    "class_count",
+    "nonfinite_error",
+    "select_rows",
+]
+
+IGNORED = -100
+"""The label that marks a sample to leave out, as in ``torch.nn.CrossEntropyLoss``."""
+
+
+class Source:
+    """Rows of a floating ``(N, d)`` tensor or array; nothing is copied before it is asked for."""
+
+    def __init__(self, values: Tensor | np.ndarray, index: Tensor | None = None):
+        self._values = values
+        self._index = index
+        self.rows = values.shape[0] if index is None else index.shape[0]
+        self.dim = values.shape[1]
+        if isinstance(values, Tensor):
+            self.dtype = values.dtype
+        else:
+            self.dtype = torch.from_numpy(np.empty(0, dtype=values.dtype.newbyteorder("="))).dtype
+
+    def slice(self, start: int, stop: int) -> Float[Tensor, "rows d"]:
+        """Rows ``start`` to ``stop`` as a tensor on the CPU."""
+        if self._index is not None:
+            return self._pick(self._index[start:stop])
+        part = self._values[start:stop]
+        if isinstance(part, Tensor):
+            return part.to("cpu")
+        return torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))
+
+    def take(self, index: Int[Tensor, " rows"]) -> Float[Tensor, "rows d"]:
+        """The rows with these numbers as a tensor on the CPU."""
+        return self._pick(index if self._index is None else self._index[index])
+
+    def where(self, index: Int[Tensor, " rows"]) -> "Source":
+        """The source that holds only these rows."""
+        return Source(self._values, index if self._index is None else self._index[index])
+
+    def _pick(self, index: Tensor) -> Tensor:
+        if isinstance(self._values, Tensor):
+            return self._values.index_select(0, index.to(self._values.device)).to("cpu")
+        part = self._values[index.numpy()]
+        return torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))
+
+
+def as_source(name: str, value: object) -> Source:
+    """``value`` as a source of rows: a floating two-dimensional tensor or numpy array with at least one column."""
+    if isinstance(value, Source):
+        return value
+    if isinstance(value, Tensor):
+        values: Tensor | np.ndarray = value.detach()
+        if values.layout != torch.strided:
+            raise TypeError(f"{name} must be dense, got {describe(value)} of layout {value.layout}")
+        floating = value.is_floating_point()
+    elif isinstance(value, np.ndarray):
+        values, floating = value, value.dtype.kind == "f" and value.dtype.itemsize <= 8
+        if floating and value.flags.writeable and value.dtype.isnative and min(value.strides, default=0) >= 0:
+            values = _without_warning(value)
+    else:
+        raise TypeError(f"{name} must be a tensor or a numpy array, got {describe(value)}")
+    if not floating:
+        raise TypeError(f"{name} must be floating point, got {_describe_array(value)}")
+    if values.ndim != 2 or values.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (N, d) with d >= 1, got {_describe_array(value)}")
+    return Source(values)
+
+
+def _without_warning(value: np.ndarray) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(value)
+
+
+def _describe_array(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"a {value.dtype} array of shape {value.shape}"
+    return describe(value)
+
+
+def as_labels(value: object, rows: int | None = None) -> Int[Tensor, " N"]:
+    """``value`` as int64 labels on the CPU: a one-dimensional integer tensor, array or sequence of ints."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        value = np.asarray(value)
+        if value.size == 0:
+            value = value.astype(np.int64)
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "iu":
+            raise TypeError(f"labels must be integers, got {_describe_array(value)}")
+        value = torch.from_numpy(value.astype(np.int64))
+    if not isinstance(value, Tensor):
+        raise TypeError(f"labels must be a tensor, an array or a sequence of integers, got {describe(value)}")
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool or value.is_quantized:
+        raise TypeError(f"labels must be integers, got {describe(value)}")
+    if value.ndim != 1:
+        raise ValueError(f"labels must have shape (N,), got {describe(value)}")
+    if rows is not None and value.shape[0] != rows:
+        raise ValueError(
+            f"labels must have one entry per row of features: {rows} rows, {value.shape[0]} labels"
+        )
+    return value.detach().to("cpu", torch.int64)
+
+
+def check_labels(
+    labels: Int[Tensor, " N"], num_classes: int, ignore_label: int | None
+) -> Int[Tensor, " kept"] | None:
+    """Check that labels lie in 0..K-1 or are ignored; the numbers of the kept rows, or ``None`` for all of them."""
+    if labels.shape[0] == 0:
+        return None
+    lowest, highest = (int(bound) for bound in torch.aminmax(labels))
+    if (
+        lowest >= 0
+        and highest < num_classes
+        and not (ignore_label is not None and lowest <= ignore_label <= highest)
+    ):
+        return None
+    kept = torch.ones_like(labels, dtype=torch.bool) if ignore_label is None else labels != ignore_label
+    wrong = kept & ((labels < 0) | (labels >= num_classes))
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        skipped = "" if ignore_label is None else f" ({ignore_label} is ignored)"
+        raise ValueError(
+            f"labels must lie in 0..{num_classes - 1}{skipped}, but label {int(labels[row])} stands at row {row}"
+        )
+    return None if bool(kept.all()) else kept.nonzero().squeeze(1)
+
+
+def class_count(
+    num_classes: object, labels: Int[Tensor, " N"], weight: Tensor | None, ignore_label: int | None
+) -> int:
+    """The number of classes: as given, else the rows of the classifier, else the highest label and one."""
+    if num_classes is not None:
+        return integer("num_classes", num_classes, minimum=2)
+    if weight is not None:
+        return weight.shape[0]
+    kept = labels if ignore_label is None else labels[labels != ignore_label]
+    if kept.shape[0] == 0:
+        raise ValueError("features hold no samples to measure")
+    count = int(kept.max()) + 1
+    if count < 2:
+        raise ValueError(
+            "labels hold a single class; neural collapse needs at least two (or give num_classes)"
+        )
+    return count
+
+
+def as_classifier(
+    weight: object, bias: object, num_classes: int | None, dim: int
+) -> tuple[Float[Tensor, "K d"] | None, Float[Tensor, " K"] | None]:
+    """Weight ``(K, d)`` and bias ``(K,)`` in float64 on the CPU, or ``None`` where there is none."""
+    if weight is None:
+        if bias is not None:
+            raise ValueError("bias is given without weight")
+        return None, None
+    matrix = _finite("weight", weight, 2)
+    if matrix.shape[0] < 2:
+        raise ValueError(f"weight must have a row for each of at least two classes, got {describe(matrix)}")
+    if matrix.shape[1] != dim or (num_classes is not None and matrix.shape[0] != num_classes):
+        wanted = f"({'K' if num_classes is None else num_classes}, {dim})"
+        raise ValueError(
+            f"weight must have shape {wanted} to go with the features, got {tuple(matrix.shape)}"
+        )
+    if bias is None:
+        return matrix, None
+    vector = _finite("bias", bias, 1)
+    if vector.shape[0] != matrix.shape[0]:
+        raise ValueError(f"bias must have shape ({matrix.shape[0]},), got {tuple(vector.shape)}")
+    return matrix, vector
+
+
+def _finite(name: str, value: object, dimensions: int) -> Tensor:
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.dtype.itemsize <= 8:
+        value = torch.from_numpy(value.astype(np.float64))
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a floating tensor or numpy array, got {_describe_array(value)}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be floating point, got {describe(value)}")
+    if value.ndim != dimensions:
+        raise ValueError(f"{name} must have {dimensions} dimension(s), got {describe(value)}")
+    result = value.detach().to("cpu", torch.float64)
+    if not bool(torch.isfinite(result).all()):
+        count = int((~torch.isfinite(result)).sum())
+        raise ValueError(
+            f"{name} must be finite, but {count} of its {result.numel()} entries are NaN or infinite"
+        )
+    return result
+
+
+def select_rows(
+    source: Source, labels: Int[Tensor, " N"], num_classes: int, ignore_label: int | None
+) -> tuple[Source, Int[Tensor, " kept"]]:
+    """The source and labels without ignored samples; an error if none is left."""
+    kept = check_labels(labels, num_classes, ignore_label)
+    if kept is not None:
+        source, labels = source.where(kept), labels[kept]
+    if labels.shape[0] == 0:
+        raise ValueError("features hold no samples to measure")
+    return source, labels
+
+
+def nonfinite_error(source: Source) -> ValueError:
+    """The error for features with NaN or infinite entries: how many rows, and the first."""
+    bad, first = 0, -1
+    step = max(1, (1 << 22) // source.dim)
+    largest = 0.0
+    for start in range(0, source.rows, step):
+        part = source.slice(start, min(start + step, source.rows))
+        rows = (~torch.isfinite(part)).any(1)
+        count = int(rows.sum())
+        if count and first < 0:
+            first = start + int(rows.nonzero()[0])
+        bad += count
+        if count == 0:
+            largest = max(largest, float(part.abs().max()))
+    if bad:
+        return ValueError(
+            f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity (the first is row {first})"
+        )
+    return ValueError(
+        f"features are too large to square in float64 (magnitude 1e{math.floor(math.log10(max(largest, 1e-300)))}); "
+        "rescale them"
+    )

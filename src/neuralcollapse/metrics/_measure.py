@@ -1,0 +1,170 @@
+"""``measure``: every metric of features in memory, or in a file that is larger than memory."""
+
+import torch
+from torch import Tensor
+
+from .._support.checks import flag, integer
+from ._class_grams import gram_bytes
+from ._engine import class_means, class_ranks, look_again, one_pass
+from ._geometry import SampleResults, geometry_of
+from ._inputs import (
+    IGNORED,
+    Source,
+    as_classifier,
+    as_labels,
+    as_source,
+    class_count,
+    nonfinite_error,
+    select_rows,
+)
+from ._registry import select
+from ._report import CollapseReport, evaluate
+
+__all__ = ["MEMORY_LIMIT", "choose_passes", "mean_of", "measure"]
+
+MEMORY_LIMIT = 1 << 30
+
+
+@torch.no_grad()
+def measure(
+    features: Tensor,
+    labels: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    num_classes: int | None = None,
+    metrics: object = None,
+    passes: int | None = None,
+    global_mean: str = "samples",
+    present_only: bool = False,
+    ignore_label: int | None = IGNORED,
+    out_of_distribution: Tensor | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> CollapseReport:
+    """Measure neural collapse of ``features`` (N, d) with ``labels`` (N,), and of a classifier on them.
+
+    Args:
+        features: a floating tensor or numpy array (a memory map streams from disk).
+        labels: integers in 0..K-1; samples labelled ``ignore_label`` are left out.
+        weight: the classifier W, (K, d): logits = H W' + b.
+        bias: its bias, (K,); ``None`` counts as zero.
+        num_classes: K; by default the rows of ``weight``, else the highest label and one.
+        metrics: a name or names of metrics; ``None`` for all. ``vci`` and ``numerical_rank`` cost the most.
+        passes: 1 for the pooled d x d scatter, 2 for the projections on the span of the class means; by default the
+            cheaper of the two that gives what ``metrics`` ask for.
+        global_mean: ``"samples"`` for the mean of all samples, ``"classes"`` for the mean of the class means.
+        present_only: measure the classes that have samples, as if there were no others.
+        ignore_label: the label of samples to leave out; ``None`` for none.
+        out_of_distribution: features (M, d) of other data, for ``nc5_ood``.
+        memory_limit: bytes that intermediate matrices may take; a metric that needs more is left out with the reason.
+
+    >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.2], [-1.0, 0.0], [-1.0, 0.2]])
+    >>> report = measure(features, torch.tensor([0, 0, 1, 1]))
+    >>> round(report.nc1_quotient, 6), report.nc2
+    (0.01, None)
+
+    """
+    source = as_source("features", features)
+    targets = as_labels(labels, source.rows)
+    if ignore_label is not None:
+        integer("ignore_label", ignore_label)
+    limit = integer("memory_limit", memory_limit, minimum=0)
+    matrix, vector = as_classifier(weight, bias, None, source.dim)
+    classes = class_count(num_classes, targets, matrix, ignore_label)
+    if matrix is not None and matrix.shape[0] != classes:
+        raise ValueError(f"weight must have {classes} rows, one per class, got {matrix.shape[0]}")
+    source, targets = select_rows(source, targets, classes, ignore_label)
+    if flag("present_only", present_only):
+        present, targets = torch.unique(targets, return_inverse=True)
+        classes = present.shape[0]
+        if classes < 2:
+            raise ValueError("neural collapse needs at least two classes with samples, got 1")
+        matrix = None if matrix is None else matrix[present]
+        vector = None if vector is None else vector[present]
+    chosen = select(metrics)
+    needs = frozenset(need for metric in chosen for need in metric.needs)
+    other = None if out_of_distribution is None else mean_of(out_of_distribution, source.dim)
+
+    number, missing = choose_passes(passes, needs, classes, source.dim, limit)
+    if number == 1 or source.dtype == torch.float64:
+        statistics = one_pass(source, targets, classes, number)
+        needs -= {"within"}
+    else:
+        statistics = class_means(source, targets, classes)
+    if number == 1:
+        needs -= {"projection", "scatter"}
+    geometry = geometry_of(statistics, matrix, vector, SampleResults(), global_mean=global_mean)
+    results = SampleResults()
+    wanted = needs & {"within", "projection", *({"decisions", "margins"} if matrix is not None else ())}
+    if wanted:
+        again = look_again(source, targets, geometry, wanted)
+        results = again.results()
+        if "within" in wanted:
+            statistics._squares = again.squares()
+    if "ranks" in needs:
+        # One class at a time: its rows, their centred copy, and two matrices of the smaller side.
+        largest = torch.get_num_threads() * 3 * gram_bytes(statistics.counts.max()[None], source.dim)
+        if int(statistics.counts.max()) >= source.dim:
+            largest += torch.get_num_threads() * 16 * int(statistics.counts.max()) * source.dim
+        if largest <= limit:
+            ranks = class_ranks(source, targets, geometry)
+            results = SampleResults(
+                results.projected, results.mismatches, results.margins, results.at_global_mean, ranks
+            )
+        else:
+            missing["ranks"] = (
+                f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than memory_limit = "
+                f"{limit / 1e9:.2g} GB"
+            )
+    return evaluate(
+        geometry_of(
+            statistics,
+            matrix,
+            vector,
+            results,
+            global_mean=global_mean,
+            out_of_distribution_mean=other,
+            missing=missing,
+        ),
+        chosen,
+    )
+
+
+def choose_passes(
+    passes: object, needs: frozenset[str], num_classes: int, dim: int, memory_limit: int
+) -> tuple[int, dict[str, str]]:
+    """The way to nc1 (1 or 2 passes) and the reasons for what it leaves out.
+
+    Two passes multiply N d min(K-1, d) times in the features' precision, one pass N d^2 / 2 times in float64.
+    """
+    missing: dict[str, str] = {}
+    size = 8 * dim * dim * (torch.get_num_threads() + 1)
+    if passes is not None:
+        number = integer("passes", passes, minimum=1, maximum=2)
+    elif size > memory_limit:
+        number = 2
+        missing["scatter"] = (
+            f"the {dim} x {dim} scatter matrix takes {size / 1e9:.2g} GB, more than memory_limit = "
+            f"{memory_limit / 1e9:.2g} GB"
+        )
+    elif "scatter" in needs:
+        number = 1
+    else:
+        number = 1 if "projection" in needs and 2 * min(num_classes - 1, dim) >= dim else 2
+    return number, missing
+
+
+def mean_of(features: object, dim: int) -> Tensor:
+    """The float64 mean of out-of-distribution features (M, d)."""
+    source: Source = as_source("out_of_distribution", features)
+    if source.dim != dim or source.rows == 0:
+        raise ValueError(
+            f"out_of_distribution must have shape (M, {dim}) with M >= 1, got ({source.rows}, {source.dim})"
+        )
+    total = torch.zeros(dim, dtype=torch.float64)
+    step = max(1, (1 << 20) // dim)
+    for start in range(0, source.rows, step):
+        total += source.slice(start, min(start + step, source.rows)).sum(0, dtype=torch.float64)
+    if not bool(torch.isfinite(total).all()):
+        raise ValueError(str(nonfinite_error(source)).replace("features", "out_of_distribution", 1))
+    return total / source.rows

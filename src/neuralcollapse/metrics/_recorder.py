@@ -1,0 +1,155 @@
+"""Features of one layer while a model runs: in memory while they fit, else streamed into class statistics."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ._inputs import as_labels, as_source, check_labels
+from ._measure import choose_passes, measure
+from ._registry import select
+from ._report import CollapseReport, build_report
+from ._second_pass import SecondPass
+from ._statistics import ClassStatistics
+
+__all__ = ["Recorder", "Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to measure, as in :func:`measure`."""
+
+    metrics: object
+    passes: int | None
+    global_mean: str
+    ignore_label: int | None
+    memory_limit: int
+
+    def __post_init__(self) -> None:
+        select(self.metrics)
+        if self.global_mean not in ("samples", "classes"):
+            raise ValueError(f"global_mean must be 'samples' or 'classes', got {self.global_mean!r}")
+
+
+class Recorder:
+    """One layer's features, from the first batch to the report."""
+
+    def __init__(
+        self, settings: Settings, num_classes: int | None, weight: Tensor | None, bias: Tensor | None
+    ):
+        if num_classes is not None and weight is not None and weight.shape[0] != num_classes:
+            raise ValueError(
+                f"num_classes = {num_classes}, but the classifier has {weight.shape[0]} outputs; name another with layer="
+            )
+        self._settings = settings
+        self._classes = num_classes if weight is None else weight.shape[0]
+        self._weight = None if weight is None else weight.to("cpu", copy=True)
+        self._bias = None if bias is None else bias.to("cpu", copy=True)
+        self._features: list[Tensor] = []
+        self._labels: list[Tensor] = []
+        self._bytes = 0
+        self._statistics: ClassStatistics | None = None
+        self._missing: dict[str, str] = {}
+        self._second: SecondPass | None = None
+        self._seen_again = False
+
+    def add(self, features: Tensor, labels: Tensor) -> None:
+        """Take a batch in the first run."""
+        source = as_source("features", features)
+        targets = as_labels(labels, source.rows)
+        if self._classes is not None:
+            check_labels(targets, self._classes, self._settings.ignore_label)
+        if self._statistics is not None:
+            self._statistics.update(features, targets)
+            return
+        if self._settings.ignore_label is not None:
+            kept = targets != self._settings.ignore_label
+            if not bool(kept.all()):
+                features, targets = features[kept.to(features.device)], targets[kept]
+        if self._features and self._features[0].shape[1] != features.shape[1]:
+            raise ValueError(
+                f"features must have {self._features[0].shape[1]} columns, got {features.shape[1]}"
+            )
+        self._features.append(features.detach().to("cpu", copy=True))
+        self._labels.append(targets.clone())
+        self._bytes += self._features[-1].nbytes
+        if self._bytes > self._settings.memory_limit:
+            self._stream()
+
+    def _stream(self) -> None:
+        """From now on, statistics instead of features."""
+        settings, dim = self._settings, self._features[0].shape[1]
+        if self._classes is None:
+            raise ValueError(
+                "num_classes must be given for features beyond memory_limit without a classifier"
+            )
+        needs = frozenset(need for metric in select(settings.metrics) for need in metric.needs)
+        # One pass wherever its matrix fits: running the model again costs more than the larger products.
+        wanted = needs | {"scatter"} if "projection" in needs else needs
+        number, self._missing = choose_passes(
+            settings.passes, wanted, self._classes, dim, settings.memory_limit
+        )
+        if not needs & {"projection", "scatter"}:
+            number = 2
+        self._statistics = ClassStatistics(
+            self._classes, dim, passes=number, ignore_label=settings.ignore_label
+        )
+        for features, labels in zip(self._features, self._labels, strict=True):
+            self._statistics.update(features, labels)
+        self._features, self._labels = [], []
+
+    def finish_first_pass(self) -> bool:
+        """Whether a second run over the data is needed for the chosen metrics."""
+        if self._statistics is None or self._statistics.total == 0:
+            return False
+        needs = frozenset(need for metric in select(self._settings.metrics) for need in metric.needs)
+        again = needs & {"ranks"}
+        if self._weight is not None:
+            again |= needs & {"decisions", "margins"}
+        if self._statistics.passes == 2:
+            again |= needs & {"projection"}
+        if not again:
+            return False
+        self._second = self._statistics.second_pass(
+            self._weight,
+            self._bias,
+            metrics=self._settings.metrics,
+            global_mean=self._settings.global_mean,
+            memory_limit=self._settings.memory_limit,
+        )
+        return True
+
+    def add_again(self, features: Tensor, labels: Tensor) -> None:
+        """Take the same samples in the second run."""
+        assert self._second is not None
+        self._second.update(features, labels)
+        self._seen_again = True
+
+    @torch.no_grad()
+    def report(self) -> CollapseReport:
+        """The report, from whatever was collected."""
+        settings = self._settings
+        if self._second is not None and self._seen_again:
+            return self._second.report(missing=self._missing)
+        if self._statistics is not None:
+            return build_report(
+                self._statistics,
+                self._weight,
+                self._bias,
+                metrics=settings.metrics,
+                global_mean=settings.global_mean,
+                missing=self._missing,
+            )
+        return measure(
+            torch.cat(self._features),
+            torch.cat(self._labels),
+            self._weight,
+            self._bias,
+            num_classes=self._classes,
+            metrics=settings.metrics,
+            passes=settings.passes,
+            global_mean=settings.global_mean,
+            ignore_label=settings.ignore_label,
+            # What the features took, their Gram matrices may take again.
+            memory_limit=max(settings.memory_limit, 1 << 28),
+        )

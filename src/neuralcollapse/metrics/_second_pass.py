@@ -1,0 +1,328 @@
+"""The second look at the samples, once the class means are known.
+
+Each chunk is centred by its own class means first and multiplied afterwards: D = h - m_y has the size of the spread, so
+the products keep the digits that products of the features themselves lose near collapse. One product with the span of
+the means gives nc1 and the nearest class mean; one with the classifier gives its decisions and the cosine margins.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .._support.checks import describe, integer
+from ._class_grams import ClassGrams, gram_bytes
+from ._geometry import Geometry, SampleResults, geometry_of
+from ._inputs import as_classifier, as_labels, as_source, check_labels, nonfinite_error
+from ._registry import select
+from ._report import CollapseReport, build_report
+from ._statistics import ClassStatistics, chunk_rows
+
+__all__ = ["SecondPass", "SecondPassPlan", "plan_second_pass", "second_pass"]
+
+
+@dataclass(frozen=True, eq=False)
+class SecondPassPlan:
+    """Constants of a second pass in its working precision; a part is ``None`` when nothing asked for it."""
+
+    dtype: torch.dtype
+    centre: Float[Tensor, "K d"]
+    rounding: Float[Tensor, "K d"]
+    """Exact class means minus ``centre``, in float64: what the sums of squares about ``centre`` are corrected by."""
+    within: bool
+    spans: Float[Tensor, "d r"] | None
+    """Directions v_i / s_i."""
+    span_rounding: Float[Tensor, " K"] | None
+    nearest: Float[Tensor, "r K"] | None
+    nearest_table: Float[Tensor, "K K"] | None
+    rows: Float[Tensor, "d K"] | None
+    """Unit rows of the centred classifier."""
+    row_norms: Float[Tensor, " K"] | None
+    logit_table: Float[Tensor, "K K"] | None
+    cosine_table: Float[Tensor, "K K"] | None
+    to_global: Float[Tensor, "K d"] | None
+    negligible: float
+
+
+def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dtype) -> SecondPassPlan:
+    """What to multiply by, for the metrics' needs; class means in ``geometry`` must all exist for a projection."""
+    means = geometry.centred + geometry.global_mean
+    centre = means.to(dtype)
+    # The centred means carry more digits than their sum with the global mean.
+    rounding = geometry.centred - (centre.to(torch.float64) - geometry.global_mean)
+    shifted = geometry.centred - rounding
+    spans = span_rounding = nearest = nearest_table = rows = norms = logit_table = cosine_table = (
+        to_global
+    ) = None
+    complete = bool((geometry.counts > 0).all()) and geometry.spectrum.values.shape[0] > 0
+    decisions = complete and geometry.weight is not None and "decisions" in needs
+    margins = complete and geometry.weight is not None and "margins" in needs
+    if complete and ("projection" in needs or decisions):
+        spectrum = geometry.spectrum
+        exact = spectrum.directions / spectrum.values
+        spans = exact.to(dtype)
+        span_rounding = (rounding @ exact).square().sum(1)
+        if decisions:
+            coordinates = geometry.centred @ spectrum.directions
+            nearest = (spectrum.values[:, None] * coordinates.T).to(dtype)
+            table = shifted @ geometry.centred.T - geometry.centred.square().sum(1) / 2
+            nearest_table = table.to(dtype)
+    if geometry.weight is not None and (decisions or margins):
+        classifier = geometry.weight - geometry.weight.mean(0)
+        lengths = classifier.square().sum(1).sqrt()
+        unit = classifier / lengths.clamp(min=torch.finfo(torch.float64).tiny)[:, None]
+        rows, norms = unit.T.to(dtype), lengths.to(dtype)
+        if decisions:
+            logits = shifted @ classifier.T + classifier @ geometry.global_mean
+            logit_table = (logits if geometry.bias is None else logits + geometry.bias).to(dtype)
+        if margins:
+            cosine_table = (shifted @ unit.T).to(dtype)
+            to_global = shifted.to(dtype)
+    size = float(geometry.centred.square().sum(1).max().sqrt())
+    return SecondPassPlan(
+        dtype,
+        centre.contiguous(),
+        rounding,
+        "within" in needs,
+        None if spans is None else spans.contiguous(),
+        span_rounding,
+        nearest,
+        nearest_table,
+        None if rows is None else rows.contiguous(),
+        norms,
+        logit_table,
+        cosine_table,
+        to_global,
+        4 * torch.finfo(dtype).eps * size,
+    )
+
+
+class SecondPass:
+    """Sums over a second stream of the samples; made by :meth:`ClassStatistics.second_pass`."""
+
+    def __init__(self, plan: SecondPassPlan, grams: ClassGrams | None = None):
+        self._plan = plan
+        self._grams = grams
+        classes = plan.centre.shape[0]
+        self._seen = torch.zeros(classes, dtype=torch.int64)
+        self._squares = torch.zeros(classes, dtype=torch.float64)
+        self._projected = 0.0
+        self._mismatches = 0
+        self._margins: list[Tensor] = []
+        self._at_global_mean = 0
+        self._owner: _Owner | None = None
+        self._reduced = False
+
+    @torch.no_grad()
+    def update(self, features: Tensor, labels: Tensor) -> None:
+        """Add a batch of the same samples as in the first pass, in any order and split."""
+        source = as_source("features", features)
+        classes, dim = self._plan.centre.shape
+        if source.dim != dim:
+            raise ValueError(f"features must have {dim} columns, got {source.dim}")
+        targets = as_labels(labels, source.rows)
+        kept = check_labels(
+            targets, classes, None if self._owner is None else self._owner.statistics.ignore_label
+        )
+        if kept is not None:
+            source, targets = source.where(kept), targets[kept]
+        step = chunk_rows(dim)
+        for start in range(0, source.rows, step):
+            stop = min(start + step, source.rows)
+            part = source.slice(start, stop)
+            if not bool(torch.isfinite(part).all()):
+                raise nonfinite_error(source)
+            self.add(part, targets[start:stop])
+
+    def add(self, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> None:
+        """Add a chunk of finite rows with valid labels."""
+        plan = self._plan
+        difference = plan.centre.index_select(0, labels)
+        torch.sub(features.to(plan.dtype), difference, out=difference)
+        self._seen += torch.bincount(labels, minlength=self._seen.shape[0])
+        if self._grams is not None:
+            self._grams.add(difference, labels)
+        if plan.within:
+            norms = torch.linalg.vector_norm(difference, dim=1).to(torch.float64)
+            self._squares.index_add_(0, labels, norms.square_())
+        projections = None if plan.spans is None else difference @ plan.spans
+        if plan.rows is not None:
+            self._add_decisions(difference, labels, projections)
+        if projections is not None:
+            self._projected += float(projections.square_().sum(dtype=torch.float64))
+
+    def _add_decisions(
+        self,
+        difference: Float[Tensor, "n d"],
+        labels: Int[Tensor, " n"],
+        projections: Float[Tensor, "n r"] | None,
+    ) -> None:
+        plan = self._plan
+        assert plan.rows is not None
+        assert plan.row_norms is not None
+        cosines = difference @ plan.rows
+        if plan.logit_table is not None and plan.nearest is not None and projections is not None:
+            assert plan.nearest_table is not None
+            decided = torch.addcmul(plan.logit_table[labels], cosines, plan.row_norms).argmax(1)
+            closest = torch.addmm(plan.nearest_table[labels], projections, plan.nearest).argmax(1)
+            self._mismatches += int((decided != closest).sum())
+        if plan.cosine_table is not None and plan.to_global is not None:
+            cosines += plan.cosine_table[labels]
+            own = cosines.gather(1, labels[:, None]).squeeze(1)
+            cosines.scatter_(1, labels[:, None], -torch.inf)
+            best = cosines.amax(1)
+            difference += plan.to_global[labels]
+            lengths = torch.linalg.vector_norm(difference, dim=1)
+            usable = lengths > plan.negligible
+            margins = (own - best) / lengths
+            if not bool(usable.all()):
+                self._at_global_mean += int((~usable).sum())
+                margins = margins[usable]
+            self._margins.append(margins)
+
+    def merge(self, other: "SecondPass") -> None:
+        """Add what another second pass over other samples, from the same statistics, has seen."""
+        if not isinstance(other, SecondPass):
+            raise TypeError(f"other must be a SecondPass, got {describe(other)}")
+        if other is self:
+            raise ValueError("a second pass cannot be merged into itself: every sample would count twice")
+        mine, theirs = self._plan, other._plan
+        if mine is not theirs and not (
+            mine.dtype == theirs.dtype
+            and mine.centre.shape == theirs.centre.shape
+            and torch.allclose(mine.centre, theirs.centre, rtol=1e-12, atol=0)
+        ):
+            raise ValueError("second passes that start from different class means cannot be merged")
+        self._seen += other._seen
+        self._squares += other._squares
+        self._projected += other._projected
+        self._mismatches += other._mismatches
+        self._margins += other._margins
+        self._at_global_mean += other._at_global_mean
+        if self._grams is not None and other._grams is not None:
+            self._grams.merge(other._grams)
+
+    def all_reduce(self, group: object = None) -> None:
+        """Merge over all ranks of torch.distributed; every rank must have started from the same (reduced) statistics.
+
+        The sums take one reduction; the margins (one number a sample) are gathered for their sorted curve. The
+        numerical rank needs whole classes in one place and is not reduced: the report says so.
+        """
+        from torch import distributed
+
+        numbers = torch.tensor([self._projected, self._mismatches, self._at_global_mean], dtype=torch.float64)
+        packed = torch.cat([numbers, self._squares, self._seen.to(torch.float64)])
+        distributed.all_reduce(packed, group=group)  # pyright: ignore[reportArgumentType]
+        self._projected = float(packed[0])
+        self._mismatches, self._at_global_mean = int(packed[1]), int(packed[2])
+        classes = self._seen.shape[0]
+        self._squares = packed[3 : 3 + classes].clone()
+        self._seen = packed[3 + classes :].round().to(torch.int64)
+        if self._plan.cosine_table is not None:
+            mine = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=self._plan.dtype)
+            parts: list[Tensor | None] = [None] * distributed.get_world_size(group)  # pyright: ignore[reportArgumentType]
+            distributed.all_gather_object(parts, mine, group=group)  # pyright: ignore[reportArgumentType]
+            self._margins = [part for part in parts if part is not None]
+        self._grams = None
+        self._reduced = True
+
+    def squares(self) -> Float[Tensor, " K"]:
+        """Sums of squared distances to the class means, corrected for the rounding of the centre."""
+        correction = self._seen * self._plan.rounding.square().sum(1)
+        return (self._squares - correction).clamp(min=0)
+
+    def results(self) -> SampleResults:
+        """What was asked for, from the sums."""
+        plan, total = self._plan, int(self._seen.sum())
+        projected = None
+        if plan.span_rounding is not None:
+            correction = float(self._seen.to(torch.float64) @ plan.span_rounding)
+            projected = max(0.0, (self._projected - correction) / max(total, 1))
+        margins = None
+        if plan.cosine_table is not None:
+            margins = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=plan.dtype)
+        ranks = (
+            None if self._grams is None else self._grams.ranks(plan.centre.to(torch.float64), plan.rounding)
+        )
+        mismatches = self._mismatches if plan.logit_table is not None else None
+        return SampleResults(projected, mismatches, margins, self._at_global_mean, ranks)
+
+    def finite(self) -> bool:
+        """Whether no sum overflowed the working precision."""
+        sums = [self._projected, float(self._squares.sum())]
+        return all(math.isfinite(value) for value in sums) and all(
+            bool(m.isfinite().all()) for m in self._margins
+        )
+
+    def report(self, *, missing: dict[str, str] | None = None) -> CollapseReport:
+        """All measures; the second pass must have seen exactly the samples of the first.
+
+        ``missing`` adds reasons for parts that the first pass left out.
+        """
+        owner = self._owner
+        assert owner is not None
+        if not torch.equal(self._seen, owner.statistics.counts.to("cpu")):
+            raise ValueError(
+                f"the second pass saw {int(self._seen.sum())} samples and the first {owner.statistics.total}, "
+                "or other labels: both must stream the same samples"
+            )
+        missing = owner.missing | (missing or {})
+        if self._reduced:
+            missing["ranks"] = (
+                "the numerical rank is not reduced over processes: it needs whole classes in one place"
+            )
+        return build_report(
+            owner.statistics,
+            owner.weight,
+            owner.bias,
+            metrics=owner.metrics,
+            global_mean=owner.global_mean,
+            samples=self.results(),
+            missing=missing,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Owner:
+    """What a second pass needs to end in a report."""
+
+    statistics: ClassStatistics
+    weight: Tensor | None
+    bias: Tensor | None
+    metrics: object
+    global_mean: str
+    missing: dict[str, str]
+
+
+def second_pass(
+    statistics: ClassStatistics,
+    weight: object,
+    bias: object,
+    *,
+    metrics: object,
+    global_mean: str,
+    memory_limit: int,
+) -> SecondPass:
+    """See :meth:`ClassStatistics.second_pass`."""
+    integer("memory_limit", memory_limit, minimum=0)
+    matrix, vector = as_classifier(weight, bias, statistics.num_classes, statistics.dim)
+    chosen = select(metrics)
+    needs = frozenset(need for metric in chosen for need in metric.needs) - {"within"}
+    if statistics.passes == 1:
+        needs -= {"projection"}
+    geometry = geometry_of(statistics, matrix, vector, SampleResults(), global_mean=global_mean)
+    grams, missing = None, {}
+    if "ranks" in needs:
+        bytes_needed = gram_bytes(geometry.counts, statistics.dim)
+        if bytes_needed <= memory_limit:
+            grams = ClassGrams(geometry.counts, statistics.dim)
+        else:
+            missing["ranks"] = (
+                f"the class Gram matrices need {bytes_needed / 1e9:.2g} GB, more than memory_limit = "
+                f"{memory_limit / 1e9:.2g} GB"
+            )
+    result = SecondPass(plan_second_pass(geometry, needs, torch.float64), grams)
+    result._owner = _Owner(statistics, matrix, vector, metrics, global_mean, missing)
+    return result

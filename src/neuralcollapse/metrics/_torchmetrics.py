@@ -1,0 +1,120 @@
+"""Class statistics as a ``torchmetrics.Metric``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from ._inputs import IGNORED, as_classifier
+from ._registry import METRICS, select
+from ._report import CollapseReport
+from ._statistics import ClassStatistics
+
+__all__ = ["NeuralCollapse"]
+
+PREFIX = "collapse_"
+
+
+class NeuralCollapse(Metric):
+    """Neural collapse of features as a torchmetrics metric: ``update(features, labels)``, ``compute()``.
+
+    ``compute`` gives the metrics that have a value, by name; :meth:`report` gives the whole report with reasons. Metrics
+    that need the samples again (margins, decisions, numerical rank) are not among them.
+
+    torchmetrics gathers one state at a time, which cannot merge centred statistics: over several processes this metric
+    reduces itself, by the two sums of :meth:`ClassStatistics.all_reduce`.
+    """
+
+    is_differentiable = False
+    higher_is_better = None
+    full_state_update = False
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        metrics: object = None,
+        *,
+        ignore_label: int | None = IGNORED,
+        global_mean: str = "samples",
+        **options: Any,
+    ):
+        super().__init__(**options)
+        self.num_classes, self.dim, self.ignore_label = num_classes, dim, ignore_label
+        self.global_mean = global_mean
+        self.metrics = tuple(metric.name for metric in select(metrics))
+        needs = {need for name in self.metrics for need in METRICS[name].needs}
+        self.passes = 1 if needs & {"projection", "scatter"} else 2
+        self._weight: Tensor | None = None
+        self._bias: Tensor | None = None
+        empty = ClassStatistics(num_classes, dim, passes=self.passes, ignore_label=ignore_label)
+        for name, tensor in empty.state().items():
+            self.add_state(PREFIX + name, tensor, dist_reduce_fx=None)
+
+    def use_classifier(self, weight: Tensor | None, bias: Tensor | None = None) -> None:
+        """Measure against this classifier, (K, d) and (K,), from now on; ``None`` for none."""
+        self._weight, self._bias = as_classifier(weight, bias, self.num_classes, self.dim)
+
+    def update(self, features: Tensor, labels: Tensor) -> None:
+        """Add a batch: features (B, d) and labels (B,)."""
+        self._view().update(features, labels)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The metrics that have a value, as float64 scalars."""
+        return {
+            name: torch.tensor(value, dtype=torch.float64, device=self._counts_device())
+            for name, value in self._report().scalars.items()
+        }
+
+    def report(self) -> CollapseReport:
+        """The report on all processes' samples."""
+        with self.sync_context(
+            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+        ):
+            return self._report()
+
+    def statistics(self) -> ClassStatistics:
+        """The statistics behind the state, as an object of their own."""
+        device = self._counts_device()
+        result = ClassStatistics(
+            self.num_classes, self.dim, passes=self.passes, ignore_label=self.ignore_label, device=device
+        )
+        result.set_state({name: getattr(self, PREFIX + name) for name in result.state()})
+        return result
+
+    def _view(self) -> ClassStatistics:
+        """Statistics that work on the state itself, without a copy."""
+        view = ClassStatistics(
+            self.num_classes, self.dim, passes=2, ignore_label=self.ignore_label, device=self._counts_device()
+        )
+        view.passes = self.passes
+        for name in ("counts", "mean", "mean_tail", "squares", *(("scatter",) if self.passes == 1 else ())):
+            setattr(view, f"_{name}", getattr(self, PREFIX + name))
+        return view
+
+    def _report(self) -> CollapseReport:
+        return self._view().report(
+            self._weight, self._bias, metrics=list(self.metrics), global_mean=self.global_mean
+        )
+
+    def _counts_device(self) -> torch.device:
+        return getattr(self, PREFIX + "counts").device
+
+    def _take(self, statistics: ClassStatistics) -> None:
+        for name, tensor in statistics.state().items():
+            setattr(self, PREFIX + name, tensor)
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        other = ClassStatistics(
+            self.num_classes, self.dim, passes=self.passes, ignore_label=self.ignore_label, device=self._counts_device()
+        )
+        other.set_state({name: incoming_state[PREFIX + name] for name in other.state()})
+        other.merge(self.statistics())
+        self._take(other)
+
+    def _sync_dist(self, dist_sync_fn: Callable[..., Any] | None = None, process_group: Any = None) -> None:
+        statistics = self._view()
+        statistics.all_reduce(group=process_group or self.process_group)
+        self._take(statistics)
