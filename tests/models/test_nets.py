@@ -1,5 +1,9 @@
 """Every net of the registry: shapes, gradients, seeds, sizes; then the papers' own counts."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -80,6 +84,31 @@ def test_features_end_in_a_relu(name):
         narrow(name).eval().features(torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(2)))
     )
     assert features.min() >= 0
+
+
+NARROW_STEPS = """
+import torch
+import neuralcollapse as nc
+torch.set_num_threads(1)
+for width in (1, 2, 3, 5, 7):
+    model = nc.models.resnet18(width=width, in_channels=1).to(memory_format=torch.channels_last)
+    for _ in range(5):
+        images = torch.randn(50, 1, 8, 8).to(memory_format=torch.channels_last)
+        model(images).square().sum().backward()
+"""
+
+
+def test_narrow_nets_in_channels_last_layout_do_not_corrupt_memory():
+    """A strided 1x1 convolution of few channels would, in PyTorch 2.13: glibc's checks end the process then."""
+    environment = {**os.environ, "MALLOC_CHECK_": "3"}
+    subprocess.run([sys.executable, "-c", NARROW_STEPS], env=environment, check=True, timeout=120)
+
+
+def test_the_shortcut_equals_a_strided_convolution():
+    block = nc.models.resnet18(width=4).encoder.stages[1][0]
+    images = torch.randn(2, 4, 7, 8, generator=torch.Generator().manual_seed(0))
+    expected = torch.nn.functional.conv2d(images, block.shortcut[1].weight, stride=2)
+    torch.testing.assert_close(block.shortcut[1](block.shortcut[0](images)), expected)
 
 
 def test_kaiming_fan_out_initialisation():
