@@ -44,7 +44,11 @@ def _sync_folder(folder: Path) -> None:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write ``text`` as UTF-8, atomically."""
-    atomic_write(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    atomic_write(path, write)
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 __all__ = ["Registry", "load_entries", "unknown_name"]
 
 Entry = TypeVar("Entry")
+Decorated = TypeVar("Decorated")
 
 
 def unknown_name(kind: str, name: object, known: list[str]) -> ValueError:
@@ -48,14 +49,14 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         self._entries: dict[str, Entry] = {}
         self._aliases: dict[str, str] = {}
 
-    def add(self, name: str, *aliases: str) -> Callable[[Entry], Entry]:
+    def add(self, name: str, *aliases: str) -> Callable[[Decorated], Decorated]:
         """Register the decorated object under ``name`` (and ``aliases``)."""
 
-        def register(entry: Entry) -> Entry:
+        def register(entry: Decorated) -> Decorated:
             for key in (name, *aliases):
                 if key in self._entries or key in self._aliases:
                     raise ValueError(f"{self.kind} {key!r} is registered twice")
-            self._entries[name] = entry
+            self._entries[name] = entry  # type: ignore[assignment]
             self._aliases.update(dict.fromkeys(aliases, name))
             return entry
 

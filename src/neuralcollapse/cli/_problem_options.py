@@ -19,7 +19,9 @@ class ProblemOptions:
     loss: Annotated[str, Parameter(help="Loss: ce, focal:gamma=3, ls:alpha=0.1, mse:alpha=1,target=1, or sc.")] = "ce"
     model: Annotated[
         Literal["regularized", "normalized", "contrastive"] | None,
-        Parameter(help="Model; without it: normalized if a temperature is given, contrastive for sc, else regularized."),
+        Parameter(
+            help="Model; without it: normalized if a temperature is given, contrastive for sc, else regularized."
+        ),
     ] = None
     classes: Annotated[int | None, Parameter(help="Number of classes K.")] = None
     per_class: Annotated[
@@ -63,7 +65,13 @@ class ProblemOptions:
                 missing = "--weight-decay" if self.weight_decay is None else "--feature-decay"
                 raise ValueError(f"{missing} is missing (or give --temperature for the normalized model)")
             return RegularizedUFM(
-                self.loss, self.classes, per_class, self.dim, self.weight_decay, self.feature_decay, self.bias_decay
+                self.loss,
+                self.classes,
+                per_class,
+                self.dim,
+                self.weight_decay,
+                self.feature_decay,
+                self.bias_decay,
             )
         self._refuse(kind, "weight_decay", "feature_decay", "bias_decay")
         temperature = 1.0 if self.temperature is None else self.temperature

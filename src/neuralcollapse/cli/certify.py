@@ -33,6 +33,7 @@ def certify(
     ----------
     point
         A .safetensors file with float64 arrays W (K, d), H (N, d) with rows sorted by class, and b (K,) if any.
+
     """
     from rich.console import Console
     from rich.table import Table

@@ -37,7 +37,13 @@ def demo(
 
     console = Console()
     model = RegularizedUFM(
-        CrossEntropy(), num_classes=10, per_class=50, dim=16, weight_decay=5e-3, feature_decay=1e-4, bias_decay=0.01
+        CrossEntropy(),
+        num_classes=10,
+        per_class=50,
+        dim=16,
+        weight_decay=5e-3,
+        feature_decay=1e-4,
+        bias_decay=0.01,
     )
     console.print(
         f"[bold]Ten classes, {model.num_samples} free features in {model.dim} dimensions, cross-entropy with weight "
@@ -59,8 +65,7 @@ def demo(
     console.print(table)
     console.print(f"\nverdict      [green]{certificate.verdict}[/green]: {certificate.reason}")
     console.print(f"closed form  {best.value:.12f} ({best.regime}); solved {certificate.value:.12f}")
-    assert point.W is not None
-    norm = float(point.W.norm(dim=1).mean())
+    norm = float(point.classifier.norm(dim=1).mean())
     console.print(f"             classifier norm {best.weight_norm:.6f}; solved {norm:.6f}")
     console.print(f"at the origin the verdict is [yellow]{saddle.verdict}[/yellow]: {saddle.reason}")
     if out is not None:
@@ -95,7 +100,7 @@ def _solve(model: Any, seed: int) -> tuple[list[dict[str, Any]], Any]:
                 "lower_bound": certificate.lower_bound,
                 "gap": certificate.gap,
                 "nc1": _within_over_between(point.H, model.num_classes),
-                "accuracy": float(((point.H @ point.W.T + point.b).argmax(1) == model.labels).double().mean()),
+                "accuracy": float(((point.H @ point.classifier.T + point.b).argmax(1) == model.labels).double().mean()),
             }
         )
 

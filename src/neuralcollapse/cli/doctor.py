@@ -32,6 +32,7 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     ----------
     json
         Print one JSON object instead of a table.
+
     """
     import os
     import platform

@@ -44,6 +44,7 @@ def simplex_etf(num_classes: int, dim: int, seed: Seed = None) -> Float[Tensor, 
 
     Raises:
         ValueError: if ``dim < num_classes - 1``: no such frame exists; see :func:`low_rank_etf`.
+
     """
     count, size = _sizes(num_classes, dim)
     if size < count - 1:

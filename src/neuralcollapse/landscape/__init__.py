@@ -7,4 +7,13 @@ from .phase import PhaseDiagram, phase_diagram
 psi = decay_curve
 xi = bound_curve
 
-__all__ = ["FeatureSlice", "PhaseDiagram", "WideSlice", "bound_curve", "decay_curve", "phase_diagram", "psi", "xi"]
+__all__ = [
+    "FeatureSlice",
+    "PhaseDiagram",
+    "WideSlice",
+    "bound_curve",
+    "decay_curve",
+    "phase_diagram",
+    "psi",
+    "xi",
+]

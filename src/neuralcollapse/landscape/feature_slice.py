@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from .. import losses
 from .._support.checks import describe, integer
-from ..losses import LogitLoss, SquaredError
+from ..losses import Curve, LogitLoss, SquaredError
 
 __all__ = ["FeatureSlice", "WideSlice"]
 
@@ -38,23 +38,26 @@ class FeatureSlice:
         object.__setattr__(self, "loss", _logit_loss(self.loss))
         object.__setattr__(self, "num_classes", integer("num_classes", self.num_classes, minimum=3))
 
-    def logits(self, s: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def logits(self, s: ArrayLike, theta: ArrayLike) -> Curve:
         """The three different logits (own, towards, each of the K-2 others), mse eq. (29); last axis of length 3."""
         s, theta = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(theta, np.float64))
         return s[..., None] * self._directions(theta)[0]
 
-    def value(self, s: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def value(self, s: ArrayLike, theta: ArrayLike) -> Curve:
         """The loss, mse eqs. (31), (32) for its two losses."""
         return self._evaluate(s, theta)[0]
 
-    def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[Curve, Curve]:
         """(d/ds, d/dtheta) of the loss."""
         return self._evaluate(s, theta)[1:]
 
     def _directions(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logits at s = 1 and their derivative in theta."""
         count = self.num_classes
-        ahead, rest = math.sqrt(count * (count - 2)) / (count - 1), math.sqrt(count / (count - 2)) / (count - 1)
+        ahead, rest = (
+            math.sqrt(count * (count - 2)) / (count - 1),
+            math.sqrt(count / (count - 2)) / (count - 1),
+        )
         mix = np.array([[1.0, 0.0], [-1 / (count - 1), ahead], [-1 / (count - 1), -rest]])
         circle = np.stack([np.cos(theta), np.sin(theta)], axis=-1)
         turned = np.stack([-np.sin(theta), np.cos(theta)], axis=-1)
@@ -86,9 +89,10 @@ class FeatureSlice:
 class WideSlice:
     """The limit of :class:`FeatureSlice` for K to infinity.
 
-    Squared error: alpha/2 (s cos theta - M)^2 + s^2/2 sin^2 theta (mse (33), (34)). A contrastive loss grows like log K;
-    its excess over the value at s = 0 tends to -q s cos theta, so the gradient is q (-cos theta, s sin theta), q = 1 for
-    cross-entropy and focal loss and 1 - alpha for label smoothing: mse (35), as printed, drops K-2 classes.
+    Squared error: alpha/2 (s cos theta - M)^2 + s^2/2 sin^2 theta (mse (33), (34)). A contrastive loss grows like
+    log K; its excess over the value at s = 0 tends to -q s cos theta, so the gradient is q (-cos theta, s sin theta),
+    with q = 1 for cross-entropy and focal loss and 1 - alpha for label smoothing: mse (35), as printed, drops K-2
+    classes.
     """
 
     loss: LogitLoss
@@ -96,7 +100,7 @@ class WideSlice:
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", _logit_loss(self.loss))
 
-    def value(self, s: ArrayLike, theta: ArrayLike) -> np.ndarray:
+    def value(self, s: ArrayLike, theta: ArrayLike) -> Curve:
         """The limit of the loss; for contrastive losses, of its excess over the value at s = 0."""
         s, theta = np.asarray(s, np.float64), np.asarray(theta, np.float64)
         if isinstance(self.loss, SquaredError):
@@ -104,7 +108,7 @@ class WideSlice:
             return own + s**2 * np.sin(theta) ** 2 / 2
         return -self._pull * s * np.cos(theta)
 
-    def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[Curve, Curve]:
         """The limit of (d/ds, d/dtheta)."""
         s, theta = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(theta, np.float64))
         sine, cosine = np.sin(theta), np.cos(theta)

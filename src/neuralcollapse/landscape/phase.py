@@ -36,7 +36,7 @@ def phase_diagram(
     feature_decays: Sequence[float],
     bias_decay: float | None = None,
 ) -> PhaseDiagram:
-    """The regime of the regularised model's optimum at every pair of decays; "unknown" where no closed form is known."""
+    """The regime of the regularised model's optimum at each pair of decays; "unknown" where no closed form is known."""
     shape = len(weight_decays), len(feature_decays)
     regimes = np.empty(shape, dtype=object)
     values, scales = np.full(shape, np.nan), np.full(shape, np.nan)

@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import expit, log_expit
 from torch import Tensor
 
 from .._support.checks import real
-from ._base import LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
+from .._support.roots import root
+from ._base import Curve, Linearization, LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
 
 __all__ = ["Focal"]
 
 
-class FocalLinearization:
+class FocalLinearization(Linearization):
     """The focal loss around one array of logits; keeps q, the softmax over wrong classes."""
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], gamma: float):
@@ -123,16 +123,16 @@ class Focal(LogitLoss):
 
     # Margin form ------------------------------------------------------------------------------------------------
 
-    def margin_value(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_value(self, margin: ArrayLike, num_classes: int) -> Curve:
         """F(log(K-1) - a)."""
         odds = log_wrong(num_classes) - np.asarray(margin, dtype=np.float64)
         return np.exp(self.gamma * log_expit(odds)) * -log_expit(-odds)
 
-    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> Curve:
         """-h(p) at p = 1/(1 + (K-1) e^{-a})."""
         return -self.slope_at_odds(log_wrong(num_classes) - np.asarray(margin, dtype=np.float64))
 
-    def slope_at_odds(self, odds: ArrayLike) -> np.ndarray:
+    def slope_at_odds(self, odds: ArrayLike) -> Curve:
         """h(p) as a function of m = log((1-p)/p), accurate for p near 0 and 1."""
         odds = np.asarray(odds, dtype=np.float64)
         bracket = expit(odds) - self.gamma * expit(-odds) * log_expit(-odds)
@@ -169,7 +169,7 @@ class Focal(LogitLoss):
         ends = low, high * (1 - 1e-13)
         if excess(ends[0]) >= 0 or excess(ends[1]) <= 0:  # the window is below rounding
             return Transition(low, high, high)
-        return Transition(low, float(brentq(excess, *ends, xtol=1e-18, rtol=1e-14)), high)
+        return Transition(low, root(excess, *ends), high)
 
     def _odds_with_slope(self, slope: float, top: float) -> float:
         """The m <= top on the convex branch with h = slope."""
@@ -178,11 +178,11 @@ class Focal(LogitLoss):
         def difference(m: float) -> float:
             return math.log(max(float(self.slope_at_odds(m)), 1e-320)) - math.log(slope)
 
-        return float(brentq(difference, bottom, top, xtol=1e-15, rtol=1e-15))
+        return root(difference, bottom, top)
 
 
 def _odds_and_wrong(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """m (N,) and q (N, K) with q_y = 0."""
+    """M (N,) and q (N, K) with q_y = 0."""
     true = logits.gather(1, labels).squeeze(1)
     log_wrong_softmax = torch.log_softmax(logits.scatter(1, labels, -math.inf), dim=1)
     # log-sum-exp of the wrong logits, read off at the largest of them.
@@ -213,7 +213,7 @@ def _curvature(odds: Tensor, gamma: float) -> Tensor:
 
 
 def _odds_of(probability: float) -> float:
-    """m = log((1-p)/p)."""
+    """M = log((1-p)/p)."""
     return math.log1p(-probability) - math.log(probability) if probability > 0 else math.inf
 
 
@@ -227,7 +227,7 @@ def _inflection(gamma: float) -> float:
         return gamma * (1 - (gamma + 1) * p) * log_p + (2 * gamma + 1) * (1 - p)
 
     lowest = -2 * (2 * gamma + 1) / gamma - 10
-    return math.exp(float(brentq(bracket, lowest, -math.log(gamma + 1), xtol=1e-15, rtol=1e-15)))
+    return math.exp(root(bracket, lowest, -math.log(gamma + 1)))
 
 
 @lru_cache(maxsize=256)
@@ -236,5 +236,5 @@ def _envelope_end(gamma: float) -> float:
     if inflection == 0:
         return 0.0
     loss = Focal(gamma)
-    odds = brentq(lambda m: float(loss.slope_at_odds(m)) - 1, -60.0, _odds_of(inflection), xtol=1e-15, rtol=1e-15)
+    odds = root(lambda m: float(loss.slope_at_odds(m)) - 1, -60.0, _odds_of(inflection))
     return float(expit(-odds))

@@ -9,12 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._support.checks import real
-from ._base import LogitLoss, registry
+from ._base import Linearization, LogitLoss, registry
 
 __all__ = ["SquaredError"]
 
 
-class SquaredErrorLinearization:
+class SquaredErrorLinearization(Linearization):
     """The squared error around one array of logits: a quadratic."""
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], alpha: float, target: float):
@@ -32,7 +32,7 @@ class SquaredErrorLinearization:
         return self._weighted(self.residual.clone())
 
     def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """v / N, with weight alpha on the true class."""
+        """V / N, with weight alpha on the true class."""
         return self._weighted(direction)
 
     def _weighted(self, rows: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class SquaredError(LogitLoss):
         return SquaredErrorLinearization(logits, labels, self.alpha, self.target)
 
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
+        """Target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
         true = dual.gather(1, labels[:, None]).squeeze(1)
         return self.target * true + 0.5 * (dual.square().sum(1) + (1 / self.alpha - 1) * true.square())
 

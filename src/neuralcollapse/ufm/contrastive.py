@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..losses import SupervisedContrastive
-from ._problem import problems
+from ._problem import ProblemLinearization, problems
 from .certificate import Certificate
 from .normalized import SphereProblem
 from .optimum import Optimum
@@ -33,7 +33,7 @@ class ContrastiveUFM(SphereProblem):
 
     @property
     def temperature(self) -> float:
-        """tau."""
+        """Tau."""
         return self.loss.temperature
 
     def linearize(self, point: Point) -> "ContrastiveLinearization":
@@ -62,7 +62,7 @@ class ContrastiveUFM(SphereProblem):
         }
 
 
-class ContrastiveLinearization:
+class ContrastiveLinearization(ProblemLinearization):
     """The contrastive model around one point."""
 
     def __init__(self, problem: ContrastiveUFM, point: Point):

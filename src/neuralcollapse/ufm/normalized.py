@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from .._support.checks import real
 from ..losses import LogitLoss
-from ._problem import Problem, problems
+from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
@@ -100,7 +100,7 @@ class NormalizedUFM(SphereProblem):
         }
 
 
-class NormalizedLinearization:
+class NormalizedLinearization(ProblemLinearization):
     """The normalised model around one point; with G the gradient of the mean loss in the logits tau H W':
 
     alpha_k = <w_k, (G'H)_k>, beta_i = <h_i, (GW)_i>; the gradient is tau (G'H - alpha W, GW - beta H) and the
@@ -108,36 +108,35 @@ class NormalizedLinearization:
     """
 
     def __init__(self, problem: NormalizedUFM, point: Point):
-        assert point.W is not None
         self.problem, self.point = problem, point
         self.temperature = problem.temperature
-        self.loss = problem.loss.linearize(self.temperature * (point.H @ point.W.T), problem.labels)
+        self.loss = problem.loss.linearize(self.temperature * (point.H @ point.classifier.T), problem.labels)
         self.value = self.loss.value
         self.logit_gradient = self.loss.gradient
         self._pull_W = self.logit_gradient.T @ point.H
-        self._pull_H = self.logit_gradient @ point.W
-        self.alpha = _inner(point.W, self._pull_W)
+        self._pull_H = self.logit_gradient @ point.classifier
+        self.alpha = _inner(point.classifier, self._pull_W)
         self.beta = _inner(point.H, self._pull_H)
 
     @property
     def gradient(self) -> Point:
         """The Riemannian gradient."""
         point, tau = self.point, self.temperature
-        return Point(tau * (self._pull_W - self.alpha * point.W), tau * (self._pull_H - self.beta * point.H))
+        return Point(tau * (self._pull_W - self.alpha * point.classifier), tau * (self._pull_H - self.beta * point.H))
 
     def hessian_vector(self, direction: Point) -> Point:
         """The Riemannian Hessian times a tangent ``direction``."""
         point, tau, slope = self.point, self.temperature, self.logit_gradient
-        change = direction.H @ point.W.T
-        change.addmm_(point.H, direction.W.T)
+        change = direction.H @ point.classifier.T
+        change.addmm_(point.H, direction.classifier.T)
         change *= tau
         bend = self.loss.hessian_vector(change)
         classifier = bend.T @ point.H
         classifier.addmm_(slope.T, direction.H)
-        classifier -= self.alpha * direction.W
-        classifier -= point.W * _inner(point.W, classifier)
-        features = bend @ point.W
-        features.addmm_(slope, direction.W)
+        classifier -= self.alpha * direction.classifier
+        classifier -= point.classifier * _inner(point.classifier, classifier)
+        features = bend @ point.classifier
+        features.addmm_(slope, direction.classifier)
         features -= self.beta * direction.H
         features -= point.H * _inner(point.H, features)
         return Point(classifier.mul_(tau), features.mul_(tau))

@@ -29,6 +29,13 @@ class Point:
     b: Tensor | None = None
 
     @property
+    def classifier(self) -> Tensor:
+        """W, where the model has one."""
+        if self.W is None:
+            raise ValueError("this point has no classifier W: it belongs to the contrastive model")
+        return self.W
+
+    @property
     def blocks(self) -> tuple[Tensor, ...]:
         """The arrays that are there, in the order W, H, b."""
         return tuple(block for block in (self.W, self.H, self.b) if block is not None)

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from .. import losses
 from .._support.checks import describe, real
 from ..losses import LogitLoss
-from ._problem import Problem, problems
+from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
@@ -105,12 +105,11 @@ class RegularizedUFM(Problem):
         }
 
 
-class RegularizedLinearization:
+class RegularizedLinearization(ProblemLinearization):
     """The regularised model around one point."""
 
     def __init__(self, problem: RegularizedUFM, point: Point):
-        classifier, bias = point.W, point.b
-        assert classifier is not None
+        classifier, bias = point.classifier, point.b
         self.problem, self.point = problem, point
         logits = point.H @ classifier.T
         if bias is not None:
@@ -127,23 +126,23 @@ class RegularizedLinearization:
     def gradient(self) -> Point:
         """(G'H + lW W, G W + lH H, G'1 + lb b) with G the gradient of the mean loss in the logits."""
         problem, point, slope = self.problem, self.point, self.logit_gradient
-        classifier = torch.addmm(point.W, slope.T, point.H, beta=problem.weight_decay)
-        features = torch.addmm(point.H, slope, point.W, beta=problem.feature_decay)
+        classifier = torch.addmm(point.classifier, slope.T, point.H, beta=problem.weight_decay)
+        features = torch.addmm(point.H, slope, point.classifier, beta=problem.feature_decay)
         bias = None if point.b is None else slope.sum(0) + (problem.bias_decay or 0.0) * point.b
         return Point(classifier, features, bias)
 
     def hessian_vector(self, direction: Point) -> Point:
         """Hessian times ``direction``: two products in, one softmax-Hessian, four products out."""
         problem, point, slope = self.problem, self.point, self.logit_gradient
-        change = direction.H @ point.W.T
-        change.addmm_(point.H, direction.W.T)
+        change = direction.H @ point.classifier.T
+        change.addmm_(point.H, direction.classifier.T)
         if direction.b is not None:
             change += direction.b
         bend = self.loss.hessian_vector(change)
-        classifier = torch.addmm(direction.W, bend.T, point.H, beta=problem.weight_decay)
+        classifier = torch.addmm(direction.classifier, bend.T, point.H, beta=problem.weight_decay)
         classifier.addmm_(slope.T, direction.H)
-        features = torch.addmm(direction.H, bend, point.W, beta=problem.feature_decay)
-        features.addmm_(slope, direction.W)
+        features = torch.addmm(direction.H, bend, point.classifier, beta=problem.feature_decay)
+        features.addmm_(slope, direction.classifier)
         bias = None if direction.b is None else bend.sum(0) + (problem.bias_decay or 0.0) * direction.b
         return Point(classifier, features, bias)
 

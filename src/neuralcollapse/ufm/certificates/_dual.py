@@ -13,9 +13,16 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
-from ...losses import LogitLoss
+from ...losses import Linearization, LogitLoss
 
-__all__ = ["best_on_ray", "feasible_free_bias", "levelled", "refit_bias", "spectral_norm", "top_singular_pair"]
+__all__ = [
+    "best_on_ray",
+    "feasible_free_bias",
+    "levelled",
+    "refit_bias",
+    "spectral_norm",
+    "top_singular_pair",
+]
 
 
 def best_on_ray(bound: Callable[[float], float], largest: float) -> float:
@@ -95,9 +102,9 @@ def refit_bias(
 
     Any b gives a valid bound; this one makes it tight, and makes the dual's class sums match for a free bias.
     """
-    cache: dict[bytes, object] = {}
+    cache: dict[bytes, Linearization] = {}
 
-    def state(b: np.ndarray):
+    def state(b: np.ndarray) -> Linearization:
         key = b.tobytes()
         if key not in cache:
             cache.clear()
@@ -108,8 +115,9 @@ def refit_bias(
         lambda b: state(b).value + decay / 2 * float(b @ b),
         start.numpy(),
         jac=lambda b: state(b).gradient.sum(0).numpy() + decay * b,
-        hessp=lambda b, v: state(b).hessian_vector(torch.from_numpy(v.copy()).expand_as(logits).clone()).sum(0).numpy()
-        + decay * v,
+        hessp=lambda b, v: (
+            state(b).hessian_vector(torch.from_numpy(v.copy()).expand_as(logits).clone()).sum(0).numpy() + decay * v
+        ),
         method="trust-ncg",
         options={"gtol": 1e-13, "maxiter": 100},
     )

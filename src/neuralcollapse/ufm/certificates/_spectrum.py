@@ -1,5 +1,8 @@
 """The smallest eigenpair of a Hessian that is known by its products only."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
@@ -37,10 +40,10 @@ def smallest_eigenpair(
     else:
         generator = torch.Generator().manual_seed(seed)
         start = tangent(torch.randn(size, dtype=torch.float64, generator=generator)).numpy()
-        operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
+        operator = _operator(product, size)
         largest = float(_eigsh(operator, start, 1e-2)[0])
         shift = 1.1 * abs(largest) + 1e-300
-        shifted = LinearOperator((size, size), matvec=lambda v: product(v) - shift * v.reshape(-1), dtype=np.float64)
+        shifted = _operator(lambda v: product(v) - shift * v.reshape(-1), size)
         vector = _eigsh(shifted, start, 1e-9)[1]
     return _rayleigh(problem, point, state, vector, largest)
 
@@ -56,9 +59,15 @@ def _rayleigh(
     return direction.dot(state.hessian_vector(direction)), direction, largest
 
 
+def _operator(product: Callable[[np.ndarray], np.ndarray], size: int) -> LinearOperator:
+    make: Any = LinearOperator  # its constructor returns a subclass that takes other arguments
+    return make((size, size), matvec=product, dtype=np.float64)
+
+
 def _eigsh(operator: LinearOperator, start: np.ndarray, tolerance: float) -> tuple[float, np.ndarray]:
     try:
-        values, vectors = eigsh(operator, k=1, which="LM", v0=start, tol=tolerance, maxiter=300, ncv=40)
+        options: dict[str, Any] = {"k": 1, "which": "LM", "v0": start, "tol": tolerance, "maxiter": 300, "ncv": 40}
+        values, vectors = eigsh(operator, **options)
     except ArpackNoConvergence as stopped:
         if len(stopped.eigenvalues) == 0:
             return float(np.linalg.norm(operator.matvec(start)) / np.linalg.norm(start)), start

@@ -54,7 +54,9 @@ def judge(
         else:
             verdict, escape = UNDECIDED, None
             reason = f"critical without negative curvature (smallest Hessian eigenvalue {curvature:.1e})"
-            reason += f", and the gap of {gap:.3g} does not close: {evidence.doubt or 'the point may be a local minimum'}"
+            reason += (
+                f", and the gap of {gap:.3g} does not close: {evidence.doubt or 'the point may be a local minimum'}"
+            )
     return Certificate(
         value=value,
         lower_bound=evidence.lower_bound,

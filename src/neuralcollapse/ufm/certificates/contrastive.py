@@ -1,8 +1,8 @@
 """Certificates of the contrastive model.
 
 The loss is convex in the similarities S = tau^2 X, X = H H' positive semidefinite with unit diagonal. With G its
-(symmetric) gradient in S and any y (N,), f >= f(S) + <G, S' - S> and <G, X'> >= sum y + N min(0, lambda_min(G - diag y))
-for every such X'. At a critical point y_i = <h_i, (G H)_i> makes the bound tight whenever G - diag y is semidefinite.
+(symmetric) gradient in S and any y (N,), f >= f(S) + <G, S' - S>, and for every such X'
+<G, X'> >= sum y + N min(0, lambda_min(G - diag y)). At a critical point y_i = <h_i, (G H)_i> makes the bound tight whenever G - diag y is semidefinite.
 """
 
 import math
@@ -54,7 +54,7 @@ def certify_contrastive(problem: ContrastiveUFM, point: Point, tolerance: float)
 
 
 def _directions(point: Point, vector: Tensor) -> Iterator[Point]:
-    """dH = v a' with H a = 0 and v the lowest eigenvector of G - diag y: curvature 2 tau^2 lambda_min."""
+    """DH = v a' with H a = 0 and v the lowest eigenvector of G - diag y: curvature 2 tau^2 lambda_min."""
     values, vectors = torch.linalg.eigh(point.H.T @ point.H)
     if float(values[0]) <= 1e-12 * float(values[-1]):
         yield Point(None, torch.outer(vector, vectors[:, 0]))

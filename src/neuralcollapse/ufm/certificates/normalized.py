@@ -46,8 +46,7 @@ def _weighted(slope: Tensor, class_weights: Tensor, sample_weights: Tensor) -> T
 
 def _lower_bound(problem: NormalizedUFM, point: Point, class_pull: Tensor, sample_pull: Tensor) -> float:
     loss, labels, tau = problem.loss, problem.labels, problem.temperature
-    assert point.W is not None
-    rows = loss.dual_rows(tau * (point.H @ point.W.T), labels)
+    rows = loss.dual_rows(tau * (point.H @ point.classifier.T), labels)
     dual = rows / problem.num_samples
     uniform = (
         torch.full_like(class_pull, 1 / problem.num_classes),
@@ -81,11 +80,10 @@ def _doubt(problem: NormalizedUFM) -> str:
 
 def _directions(problem: NormalizedUFM, point: Point, state: NormalizedLinearization) -> Iterator[Point]:
     """Escape directions of normalized, Proposition 2, in their repaired form."""
-    assert point.W is not None
     slope, alpha, beta = state.logit_gradient, state.alpha.squeeze(1), state.beta.squeeze(1)
     scale = float(slope.norm())
-    zero_W, zero_H = torch.zeros_like(point.W), torch.zeros_like(point.H)
-    null = _null_vector(point.W)
+    zero_W, zero_H = torch.zeros_like(point.classifier), torch.zeros_like(point.H)
+    null = _null_vector(point.classifier)
     if null is not None:
         # A multiplier of the wrong sign: turn that row into the null space. Curvature -tau beta_i (-tau alpha_k).
         sample, label = int(beta.argmax()), int(alpha.argmax())
@@ -111,13 +109,14 @@ def _equal_classifiers(problem: NormalizedUFM, point: Point, state: NormalizedLi
     beta = 0 makes the Hessian linear in t (times t), A - 2 B t, so a large t is negative for every temperature: the
     bound on tau that Proposition 2 asks for is not needed. The best t balances it against the direction's length.
     """
-    assert point.W is not None
-    values, vectors = torch.linalg.eigh(point.H.T @ point.H + 2 * len(point.H) * torch.outer(point.W[0], point.W[0]))
+    values, vectors = torch.linalg.eigh(
+        point.H.T @ point.H + 2 * len(point.H) * torch.outer(point.classifier[0], point.classifier[0])
+    )
     a = vectors[:, 0]
     signs = torch.ones(problem.num_classes, dtype=torch.float64)
     signs[1::2] = -1
     classifier = problem.project(point, Point(torch.outer(signs, a), torch.zeros_like(point.H)))
-    features = problem.project(point, Point(torch.zeros_like(point.W), torch.outer(signs[problem.labels], a)))
+    features = problem.project(point, Point(torch.zeros_like(point.classifier), torch.outer(signs[problem.labels], a)))
     own = classifier.dot(state.hessian_vector(classifier))
     cross = classifier.dot(state.hessian_vector(features))
     flat = features.dot(state.hessian_vector(features))

@@ -51,8 +51,7 @@ def _lower_bound(problem: RegularizedUFM, point: Point) -> tuple[float, str]:
 
 def _dual_bound(problem: RegularizedUFM, point: Point) -> float:
     loss, labels, decay = problem.loss, problem.labels, problem.bias_decay
-    assert point.W is not None
-    logits = point.H @ point.W.T
+    logits = point.H @ point.classifier.T
     symmetric = problem.balanced and loss.contrastive
     if point.b is not None:
         bias = point.b if symmetric else refit_bias(loss, logits, labels, decay or 0.0, point.b)
@@ -101,8 +100,7 @@ def _directions(problem: RegularizedUFM, point: Point, norm: float, left: Tensor
     """
     if problem.mu == 0 or norm <= problem.mu:
         return
-    assert point.W is not None
-    gram = point.W.T @ point.W + point.H.T @ point.H
+    gram = point.classifier.T @ point.classifier + point.H.T @ point.H
     values, vectors = torch.linalg.eigh(gram)
     if float(values[0]) > 1e-12 * max(float(values[-1]), 1e-300):
         return
@@ -110,5 +108,3 @@ def _directions(problem: RegularizedUFM, point: Point, norm: float, left: Tensor
     ratio = (problem.feature_decay / problem.weight_decay) ** 0.25
     bias = None if point.b is None else torch.zeros_like(point.b)
     yield Point(ratio * torch.outer(right, null), -torch.outer(left, null) / ratio, bias)
-
-

@@ -27,7 +27,9 @@ def contrastive_optimum(problem: ContrastiveUFM) -> Optimum:
     if not problem.balanced:
         raise NotImplementedError("the closed form is known for balanced classes only (per_class is a list of counts)")
     if dim < count - 1:
-        raise NotImplementedError(f"no closed form is known on spheres with dim = {dim} < num_classes - 1 = {count - 1}")
+        raise NotImplementedError(
+            f"no closed form is known on spheres with dim = {dim} < num_classes - 1 = {count - 1}"
+        )
     return Optimum(
         value=contrastive_value(problem),
         regime="neural collapse",

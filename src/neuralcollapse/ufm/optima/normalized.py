@@ -1,18 +1,18 @@
 """Closed forms for the normalised model, balanced classes.
 
-Unit rows bound the margin: z_true - z_other <= K tau/(K-1), with equality only at a simplex ETF. A contrastive loss that
-still falls there has neural collapse as its minimiser; one that has its minimum at a smaller margin a (label smoothing
-above the critical temperature) reaches it with features that spread: then the minimum does not depend on tau.
+Unit rows bound the margin: z_true - z_other <= K tau/(K-1), with equality only at a simplex ETF. A contrastive loss
+that still falls there has neural collapse as its minimiser; one that has its minimum at a smaller margin a (label
+smoothing above the critical temperature) reaches it with features that spread: then the minimum does not depend on tau.
 """
 
 import math
 from collections.abc import Callable
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from ... import frames
+from ..._support.roots import root
 from ...losses import LogitLoss, SquaredError
 from ..normalized import NormalizedUFM
 from ..optimum import Optimum
@@ -30,8 +30,8 @@ def critical_temperature(loss: LogitLoss, num_classes: int) -> float:
         horizon *= 2
         if horizon > 1e6:
             return math.inf
-    margin = brentq(lambda a: float(loss.margin_derivative(a, num_classes)), 0.0, horizon, xtol=1e-15, rtol=1e-15)
-    return float(margin) * (num_classes - 1) / num_classes
+    margin = root(lambda a: float(loss.margin_derivative(a, num_classes)), 0.0, horizon)
+    return margin * (num_classes - 1) / num_classes
 
 
 def normalized_optimum(problem: NormalizedUFM) -> Optimum:
@@ -54,18 +54,20 @@ def normalized_optimum(problem: NormalizedUFM) -> Optimum:
 
 
 def _collapsed(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
-    """f = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
+    """F = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
     count = problem.num_classes
     margin = count * problem.temperature / (count - 1)
     true = 1 / (1 + (count - 1) * math.exp(-margin))
     proved = true >= loss.tight_from
     note = "" if proved else f"proved for p_y >= {loss.tight_from:.4g} only, here p_y = {true:.4g}; none lower is known"
     value = float(loss.margin_value(margin, count))
-    return _unit_optimum(problem, value, "neural collapse", margin, lambda: _etf_rows(problem), proved=proved, note=note)
+    return _unit_optimum(
+        problem, value, "neural collapse", margin, lambda: _etf_rows(problem), proved=proved, note=note
+    )
 
 
 def _spread(problem: NormalizedUFM, loss: LogitLoss, critical: float) -> Optimum:
-    """tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
+    """Tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
     count, dim = problem.num_classes, problem.dim
     margin = critical * count / (count - 1)
     value = float(loss.margin_value(margin, count))
@@ -91,7 +93,13 @@ def _spread(problem: NormalizedUFM, loss: LogitLoss, critical: float) -> Optimum
             f"no closed form is known for 3 classes in the plane above the critical temperature {critical:.6g}"
         )
     return _unit_optimum(
-        problem, value, "spread", margin, lambda: _equal_height_simplex(count, cosine), _dual_directions, note=note
+        problem,
+        value,
+        "spread",
+        margin,
+        lambda: _equal_height_simplex(count, cosine),
+        _dual_directions,
+        note=note,
     )
 
 
@@ -115,7 +123,7 @@ def _equal_height_simplex(count: int, cosine: float) -> Tensor:
         return 2 / x + others**2 / (count - 2 * x) - wanted
 
     flat = count / (count - 1)
-    weight = flat if excess(flat) >= 0 else float(brentq(excess, 1e-12, flat, xtol=1e-15, rtol=1e-15))
+    weight = flat if excess(flat) >= 0 else root(excess, 1e-12, flat)
     modes = _all_fourier_modes(count)
     spectrum = torch.full((count - 1,), (count - 2 * weight) / others, dtype=torch.float64)
     spectrum[:2] = weight
@@ -142,7 +150,11 @@ def _squared_error(problem: NormalizedUFM, loss: SquaredError) -> Optimum:
     if loss.target >= problem.temperature:
         value = loss.alpha / 2 * (loss.target - problem.temperature) ** 2
         return _unit_optimum(
-            problem, value, "orthogonal frame", problem.temperature, lambda: frames.orthogonal_frame(count, dim)
+            problem,
+            value,
+            "orthogonal frame",
+            problem.temperature,
+            lambda: frames.orthogonal_frame(count, dim),
         )
     # Classifiers with equal cosines rho have dual vectors of norm tau/M for the right rho: then z = M e_y exactly.
     wanted = (problem.temperature / loss.target) ** 2
@@ -150,7 +162,7 @@ def _squared_error(problem: NormalizedUFM, loss: SquaredError) -> Optimum:
     def excess(rho: float) -> float:
         return (1 - rho / (1 + (count - 1) * rho)) / (1 - rho) - wanted
 
-    rho = float(brentq(excess, 0.0, 1 - 1e-15, xtol=1e-16, rtol=1e-15))
+    rho = root(excess, 0.0, 1 - 1e-15)
 
     def classifier() -> Tensor:
         gram = torch.full((count, count), rho, dtype=torch.float64).fill_diagonal_(1.0)

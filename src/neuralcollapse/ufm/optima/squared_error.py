@@ -48,7 +48,8 @@ def solve_squared_error(loss: SquaredError, problem: RegularizedUFM) -> SquaredE
         return _low_rank(loss, problem, decay)
     if dim < count - 1:
         raise NotImplementedError(
-            f"no closed form is known for {loss.spec} with dim = {dim} < num_classes - 1 = {count - 1} (alpha must be 1)"
+            f"no closed form is known for {loss.spec} with dim = {dim} < num_classes - 1 = {count - 1} "
+            "(alpha must be 1)"
         )
     if full and alpha < 1:
         raise NotImplementedError(
@@ -68,7 +69,7 @@ def solve_squared_error(loss: SquaredError, problem: RegularizedUFM) -> SquaredE
 
 
 def _etf_scale_without_bias(loss: SquaredError, count: int, s: float) -> float:
-    """x of the best x P without bias: z_true = x (K-1)/K, z_other = -x/K; a parabola in x."""
+    """X of the best x P without bias: z_true = x (K-1)/K, z_other = -x/K; a parabola in x."""
     share = (count - 1) / count
     numerator = loss.alpha * loss.target * share - (count - 1) * s
     return numerator / (loss.alpha * share**2 + share / count)
@@ -81,7 +82,7 @@ def _zero_threshold(loss: SquaredError, count: int, decay: float) -> float:
 
 
 def _low_rank(loss: SquaredError, problem: RegularizedUFM, decay: float) -> SquaredErrorSolution:
-    """alpha = 1 and too few dimensions: x = M - K s on any rank-d projector (perpendicular to 1 with a bias)."""
+    """Alpha = 1 and too few dimensions: x = M - K s on any rank-d projector (perpendicular to 1 with a bias)."""
     count, dim, target = problem.num_classes, problem.dim, loss.target
     anywhere = decay == math.inf
     s = problem.s / target

@@ -1,0 +1,103 @@
+import json
+import os
+import stat
+import threading
+
+import pytest
+import torch
+
+from neuralcollapse._support import checks
+from neuralcollapse._support.files import atomic_write, write_json, write_text
+from neuralcollapse._support.registry import Registry
+from neuralcollapse._support.threads import torch_threads
+
+
+def test_atomic_write_replaces_whole_files(tmp_path):
+    path = tmp_path / "a" / "file.txt"
+    write_text(path, "one")
+    write_text(path, "two\n")
+    assert path.read_text() == "two\n"
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+    assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
+
+
+def test_a_failed_write_changes_nothing(tmp_path):
+    path = tmp_path / "file.json"
+    write_json(path, {"a": 1})
+
+    def fail(temporary):
+        temporary.write_text("part")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        atomic_write(path, fail)
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_readers_never_see_a_part(tmp_path):
+    path = tmp_path / "file.json"
+    write_json(path, [0] * 20000)
+    stop = threading.Event()
+    seen = []
+
+    def read():
+        while not stop.is_set():
+            seen.append(len(set(json.loads(path.read_text()))))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for value in range(20):
+        write_json(path, [value] * 20000)
+    stop.set()
+    reader.join()
+    assert seen
+    assert set(seen) == {1}
+
+
+def test_threads_come_back():
+    before = torch.get_num_threads()
+    seen = []
+
+    def fail():
+        with torch_threads(3):
+            seen.append(torch.get_num_threads())
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fail()
+    assert seen == [3]
+    assert torch.get_num_threads() == before
+
+
+def test_registry_refuses_doubles_and_lists_in_order():
+    registry = Registry("thing")
+    registry.add("b", "bee")(dict)
+    registry.add("a")(list)
+    with pytest.raises(ValueError, match="thing 'bee' is registered twice"):
+        registry.add("bee")(dict)
+    assert list(registry) == ["a", "b"]
+    assert len(registry) == 2
+    assert "bee" in registry
+    assert registry["bee"] is dict
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: checks.integer("n", True), TypeError, "n must be an integer, got True"),
+        (lambda: checks.integer("n", 5, maximum=4), ValueError, "n must be at most 4, got 5"),
+        (lambda: checks.real("x", "1"), TypeError, "x must be a real number, got '1'"),
+        (lambda: checks.real("x", 2, maximum=1), ValueError, "x must be at most 1, got 2"),
+        (lambda: checks.flag("f", 1), TypeError, "f must be True or False, got 1"),
+        (lambda: Registry("t").parse(3), TypeError, "a t is named by a string"),
+    ],
+)
+def test_checks_name_the_argument(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
