@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Neural collapse</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #222; }}
-table {{ border-collapse: collapse; }} td, th {{ border-bottom: 1px solid #ddd; padding: .25rem .7rem; text-align: left; }}
-td:nth-child(3), td:nth-child(4) {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }}
+table {{ border-collapse: collapse; }}
+td, th {{ border-bottom: 1px solid #ddd; padding: .25rem .7rem; text-align: left; }}
+td:nth-child(3), td:nth-child(4) {{ text-align: right; white-space: nowrap; }}
 </style></head><body>
 {body}
 </body></html>
@@ -38,9 +39,9 @@ def measure(
 ) -> int:
     """Measure neural collapse of the features in a file.
 
-    A .npz or .safetensors file holds the arrays features (N, d) and labels (N,), and may hold weight (K, d), bias (K,)
-    and out_of_distribution (M, d). In place of it, .npy files: FEATURES LABELS [WEIGHT [BIAS]]. Files may be larger than
-    memory.
+    A .npz or .safetensors file holds the arrays features (N, d) and labels (N,), and may hold weight (K, d),
+    bias (K,) and out_of_distribution (M, d). In place of it, .npy files: FEATURES LABELS [WEIGHT [BIAS]].
+    Files may be larger than memory.
 
     Examples:
 
@@ -72,7 +73,7 @@ def measure(
         The label of samples to leave out.
     memory
         Gigabytes that intermediate matrices may take.
-    """
+    """  # noqa: D406, D407, D412, D413
     from contextlib import nullcontext
 
     from rich.console import Console
@@ -88,7 +89,7 @@ def measure(
         "global_mean": global_mean,
         "present_only": present_only,
         "ignore_label": ignore_label,
-        "memory_limit": int(real("--memory", memory, minimum=0) * 1e9),
+        "memory_limit": int(real("--memory", memory, minimum=0.0) * 1e9),
     }
     names = _layers(arrays, files[0]) if layers else {"": "features"}
     for needed in ("labels", *names.values()):
@@ -110,7 +111,9 @@ def measure(
     if out is not None:
         _write_page(out, reports)
     if json:
-        print_json({"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict())
+        print_json(
+            {"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict()
+        )
         return 0
     console = Console()
     for name, report in reports.items():
@@ -124,14 +127,16 @@ def _arrays(files: tuple[Path, ...]) -> dict[str, Any]:
     from ..metrics._files import open_arrays
 
     if not files:
-        raise ValueError("measure needs a file: one .npz or .safetensors, or .npy files FEATURES LABELS [WEIGHT [BIAS]]")
+        raise ValueError(
+            "measure needs a file: one .npz or .safetensors, or .npy files FEATURES LABELS [WEIGHT [BIAS]]"
+        )
     single = [file for file in files if file.suffix.lower() == ".npy"]
     if not single and len(files) == 1:
         return dict(open_arrays(files[0]))
     if len(single) != len(files) or not 2 <= len(files) <= 4:
         raise ValueError(
-            "measure takes one .npz or .safetensors file, or two to four .npy files FEATURES LABELS [WEIGHT [BIAS]], got "
-            + " ".join(str(file) for file in files)
+            "measure takes one .npz or .safetensors file, or two to four .npy files "
+            "FEATURES LABELS [WEIGHT [BIAS]], got " + " ".join(str(file) for file in files)
         )
     names = ("features", "labels", "weight", "bias")
     return {name: open_arrays(file)["array"] for name, file in zip(names, files, strict=False)}

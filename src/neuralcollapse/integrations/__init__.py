@@ -1,4 +1,4 @@
-"""Neural collapse while training: callbacks for Lightning and Transformers, a function for a hand-written loop, loggers.
+"""Neural collapse while training: Lightning and Transformers callbacks, a function for any loop, loggers.
 
 Each adapter's library is imported when the adapter is first asked for, not before.
 """

@@ -21,10 +21,10 @@ __all__ = ["LightningCollapse"]
 class LightningCollapse(Callback):
     """Measures neural collapse during ``Trainer.fit`` and ``Trainer.validate``, and logs it.
 
-    Without a ``loader`` the callback watches the validation loop: the classifier's inputs stream into class statistics
-    as the batches pass, so the model runs no extra time; over several processes the statistics are reduced. Metrics that
-    need the samples again are left out. With a ``loader`` (of the training data, say) the model is measured on it after
-    every n-th epoch, with all metrics.
+    Without a ``loader`` the callback watches the validation loop: the classifier's inputs stream into class
+    statistics as the batches pass, so the model runs no extra time; over several processes the statistics are
+    reduced. Metrics that need the samples again are left out. With a ``loader`` (of the training data, say)
+    the model is measured on it after every n-th epoch, with all metrics.
 
     Args:
         loader: what to measure after an epoch; ``None`` for the validation batches.
@@ -38,6 +38,7 @@ class LightningCollapse(Callback):
 
     Attributes:
         history: pairs of epoch and report.
+
     """
 
     def __init__(
@@ -73,7 +74,12 @@ class LightningCollapse(Callback):
             self._statistics = None
 
     def on_validation_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         """Forget the previous batch."""
         if self._watch is not None:
@@ -95,7 +101,9 @@ class LightningCollapse(Callback):
         if self._statistics is None:
             weight = self._watch.classifier.weight
             if weight is None:
-                raise ValueError(f"layer {self._watch.name!r} has no weight matrix, so the number of classes is unknown")
+                raise ValueError(
+                    f"layer {self._watch.name!r} has no weight matrix, so the number of classes is unknown"
+                )
             needs = {need for name in self._metrics for need in METRICS[name].needs}
             passes = 1 if needs & {"projection", "scatter"} else 2
             self._statistics = ClassStatistics(

@@ -6,17 +6,20 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..metrics import CollapseReport
 
 __all__ = ["CSVLogger", "JSONLinesLogger", "Logger", "TensorBoardLogger", "write_all"]
 
 
+@runtime_checkable
 class Logger(Protocol):
     """Anything that takes a report at a step."""
 
-    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:  # noqa: B006
+    def write(
+        self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}
+    ) -> None:
         """Record ``report`` on ``split`` at ``step`` (an epoch, or whatever the caller counts)."""
         ...
 
@@ -38,7 +41,9 @@ class JSONLinesLogger:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:  # noqa: B006
+    def write(
+        self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}
+    ) -> None:
         """Append a line; a metric without a value is ``null``."""
         line = json.dumps(_row(step, report, split, extra), allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
@@ -56,7 +61,9 @@ class CSVLogger:
             with self.path.open(newline="", encoding="utf-8") as file:
                 self._columns = next(csv.reader(file))
 
-    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:  # noqa: B006
+    def write(
+        self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}
+    ) -> None:
         """Append a row; a metric without a value is an empty cell."""
         row = _row(step, report, split, extra)
         new = self._columns is None
@@ -79,7 +86,9 @@ class TensorBoardLogger:
 
         self._writer = SummaryWriter(os.fspath(directory))
 
-    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:  # noqa: B006
+    def write(
+        self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}
+    ) -> None:
         """Write the metrics that have a value."""
         row = _row(step, report, split, extra)
         for name, value in row.items():
@@ -99,7 +108,7 @@ def write_all(
     step: int,
     report: CollapseReport,
     split: str,
-    extra: Mapping[str, float] = {},  # noqa: B006
+    extra: Mapping[str, float] = {},
 ) -> None:
     """Write to every logger."""
     for logger in loggers:

@@ -38,6 +38,7 @@ def record_collapse(
         for epoch in range(epochs):
             train(model)
             record_collapse(model, loader, epoch, [log], metrics=["nc1", "nc2", "nc3"])
+
     """
     report = measure_model(model, loader, **options)
     write_all(tuple(loggers), step, report, split, extra or {})

@@ -24,12 +24,14 @@ class TransformersCollapse(TrainerCallback):
         metrics: a name or names of metrics; ``None`` for all.
         every: measure every so many epochs.
         prefix: what the logged names start with.
-        forward: for unusual batches, a function ``(model, batch)`` that runs the model and returns the labels.
+        forward: for unusual batches, a function ``(model, batch)`` that runs the model and returns the
+            labels.
         loggers: further places to write to.
         ignore_label: the label of samples or tokens to leave out.
 
     Attributes:
         history: pairs of epoch and report.
+
     """
 
     def __init__(

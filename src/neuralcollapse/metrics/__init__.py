@@ -1,7 +1,7 @@
 """Streaming class statistics and every measure of neural collapse, by name.
 
-:func:`measure` takes features, :func:`measure_model` a network and a loader, :class:`ClassStatistics` a stream.
-``METRICS`` lists every metric with its definition, paper, range and value at collapse.
+:func:`measure` takes features, :func:`measure_model` a network and a loader, :class:`ClassStatistics` a
+stream. ``METRICS`` lists every metric with its definition, paper, range and value at collapse.
 """
 
 import importlib

@@ -11,7 +11,7 @@ from .._support.checks import describe
 
 __all__ = ["Forward", "first_tensor", "flat_samples", "labels_of", "run_batch", "to_device"]
 
-Forward = Callable[[nn.Module, Any], Tensor]
+Forward = Callable[[nn.Module, Any], Any]
 """Runs the model on a batch and returns the labels."""
 
 LABELS = ("labels", "label", "targets", "target", "y")
@@ -29,8 +29,8 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
-def run_batch(model: nn.Module, batch: Any) -> Tensor:
-    """Run ``model`` on ``(inputs, labels)``, ``(input, ..., labels)`` or a dict with labels; return the labels."""
+def run_batch(model: nn.Module, batch: Any) -> Any:
+    """Run ``model`` on ``(inputs, labels)``, ``(input, ..., labels)`` or a dict; return the labels."""
     labels = labels_of(batch)
     if isinstance(batch, Mapping):
         _call_with_names(model, {key: value for key, value in batch.items() if value is not labels})
@@ -53,8 +53,8 @@ def labels_of(batch: Any) -> Any:
         name = next((key for key in LABELS if key in batch), None)
         if name is None:
             raise ValueError(
-                f"a dict batch must hold its labels under one of {', '.join(LABELS)}, got the keys {list(batch)}; "
-                "or say how to run it with forward="
+                f"a dict batch must hold its labels under one of {', '.join(LABELS)}, "
+                f"got the keys {list(batch)}; or say how to run it with forward="
             )
         return batch[name]
     if isinstance(batch, list | tuple) and len(batch) >= 2:
@@ -66,7 +66,7 @@ def labels_of(batch: Any) -> Any:
 
 
 def _call_with_names(model: nn.Module, inputs: dict[str, Any]) -> None:
-    """Call by keyword with the arguments that ``forward`` takes; by position if it knows none and there is one."""
+    """Call with the keywords that ``forward`` takes; by position if it knows none and there is one tensor."""
     parameters = inspect.signature(model.forward).parameters
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         accepted = {key: value for key, value in inputs.items() if key in parameters}
@@ -98,6 +98,7 @@ def flat_samples(features: Tensor, labels: object, layer: str) -> tuple[Tensor, 
     if labels.shape == leading or labels.shape == (*leading, 1):
         return features.reshape(-1, features.shape[-1]), labels.reshape(-1)
     raise ValueError(
-        f"the features of layer {layer!r} have shape {tuple(features.shape)} and the labels {tuple(labels.shape)}: "
-        "they must agree in all but the last dimension; forward= may return labels to suit"
+        f"the features of layer {layer!r} have shape {tuple(features.shape)}, "
+        f"the labels {tuple(labels.shape)}: they must agree in all but the last dimension; "
+        "forward= may return labels to suit"
     )

@@ -1,8 +1,9 @@
 """Numerical ranks of classes from Gram matrices of the smaller side.
 
-The features X (n, d) of a class are split as X = 1 m' + C with m their mean. The Gram matrix of the smaller side is then
-S + u u' with S of the size of the spread and one rank-one term of the size of the mean: kept apart, the small singular
-values keep their digits at deep collapse, where the Gram matrix of X itself would only hold rounding errors.
+The features X (n, d) of a class are split as X = 1 m' + C with m their mean. The Gram matrix of the smaller
+side is then S + u u' with S of the size of the spread and one rank-one term of the size of the mean: kept
+apart, the small singular values keep their digits at deep collapse, where the Gram matrix of X itself would
+only hold rounding errors.
 """
 
 import torch
@@ -50,8 +51,8 @@ def _rank_of_split_gram(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"]
     if spread > 1e-6 * energy:
         values = torch.linalg.eigvalsh(small + torch.outer(vector, vector)).clamp(min=0)
         return float(values.sqrt().sum() ** 2 / values.sum())
-    # Reflect the vector on the first axis; eliminating that axis leaves the small eigenvalues, with an error of the
-    # square of spread / energy, and the large one is the rest of the trace.
+    # Reflect the vector on the first axis; eliminating that axis leaves the small eigenvalues, with an error
+    # of the square of spread / energy, and the large one is the rest of the trace.
     axis = vector / energy**0.5
     axis[0] += 1.0 if float(axis[0]) >= 0 else -1.0
     axis /= axis.square().sum().sqrt()
@@ -66,7 +67,7 @@ def _rank_of_split_gram(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"]
 
 
 class ClassGrams:
-    """Collects classes from a stream: their rows while a class is smaller than d, else its d x d Gram matrix."""
+    """Collects classes from a stream: the rows of a class smaller than d, else its d x d Gram matrix."""
 
     def __init__(self, counts: Int[Tensor, " K"], dim: int):
         self._dim = dim

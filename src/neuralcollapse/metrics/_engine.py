@@ -1,7 +1,7 @@
 """Passes over features in memory or in a file: chunks shared by worker threads, one BLAS thread in each.
 
-As many workers as torch has threads. One thread per worker inside beats threads inside every product: a chunk stays in
-the cache of one core from the subtraction to the last sum, and no product waits for another core.
+As many workers as torch has threads. One thread per worker inside beats threads inside every product: a chunk
+stays in the cache of one core from the subtraction to the last sum, and no product waits for another core.
 """
 
 from collections.abc import Callable

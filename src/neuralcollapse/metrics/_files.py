@@ -1,6 +1,7 @@
 """Arrays from files of other programs, mapped and never executed: ``.npz``, ``.npy``, ``.safetensors``.
 
-Nothing is unpickled. Arrays that lie uncompressed in their file are mapped into memory, so a file may be larger than it.
+Nothing is unpickled. Arrays that lie uncompressed in their file are mapped into memory, so a file may be
+larger than it.
 """
 
 import os
@@ -44,6 +45,10 @@ def open_arrays(path: str | os.PathLike[str]) -> Mapping[str, Array]:
         raise FileNotFoundError(2, "no such file", str(file))
     try:
         return reader(file)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise ValueError(f"{file}: not a readable {file.suffix.lower()} file: {error}") from error
     except BROKEN as error:
         raise ValueError(f"{file}: not a readable {file.suffix.lower()} file: {error}") from error
     except MemoryError as error:

@@ -1,9 +1,10 @@
-"""What the metrics read: centred class means and their spectrum, variances, the classifier, and the second look.
+"""What the metrics read: class means and their spectrum, variances, classifier, and the second look.
 
-K classes, d dimensions; M (K, d) holds the class means minus the global mean h_G in its rows, W (K, d) the classifier.
+K classes, d dimensions; M (K, d) holds the class means minus the global mean h_G in its rows, W (K, d) the
+classifier.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -29,7 +30,7 @@ Need = Literal[
 
 WHY = {
     "within": "the variances within classes were not collected",
-    "projection": "needs the samples again, on the span of the class means (second_pass), or statistics of passes=1",
+    "projection": "needs the samples again, on the span of the means (second_pass), or passes=1",
     "scatter": "needs the d x d within-class scatter, which statistics of passes=2 do not keep",
     "weight": "no classifier weight was given",
     "decisions": "needs the samples again, once the class means are known (second_pass)",
@@ -66,7 +67,7 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """Class means and variances, classifier and sample results, in float64; ``require_*`` say why a part is missing."""
+    """Class means and variances, classifier and sample results; ``require_*`` say why a part is missing."""
 
     counts: Int[Tensor, " K"]
     centred: Float[Tensor, "K d"]
@@ -97,7 +98,7 @@ class Geometry:
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        """The thin float64 SVD of M, cut at the rounding error of the means (so the null direction never counts)."""
+        """The thin float64 SVD of M, cut at the rounding error of the means: no null direction counts."""
         centred = self.centred
         if centred.shape[0] > centred.shape[1]:
             centred = torch.linalg.qr(centred, mode="r").R
@@ -106,6 +107,25 @@ class Geometry:
         floor = max(self.centred.shape) * torch.finfo(torch.float64).eps * max(float(values[0]), size)
         rank = int((values > floor).sum())
         return Spectrum(values[:rank], directions[:rank].T)
+
+    def with_samples(
+        self,
+        samples: SampleResults,
+        class_variances: Float[Tensor, " K"],
+        out_of_distribution_mean: Float[Tensor, " d"] | None,
+        missing: dict[str, str],
+    ) -> "Geometry":
+        """The same means with what a second look at the samples gave; a spectrum that is known is kept."""
+        result = replace(
+            self,
+            samples=samples,
+            class_variances=class_variances,
+            out_of_distribution_mean=out_of_distribution_mean,
+            missing=missing,
+        )
+        if "spectrum" in self.__dict__:
+            result.__dict__["spectrum"] = self.spectrum
+        return result
 
     def lacking(self, need: str) -> NotApplicableError:
         """The error for a part that is not there."""

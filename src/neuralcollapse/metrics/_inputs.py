@@ -68,7 +68,7 @@ class Source:
 
 
 def as_source(name: str, value: object) -> Source:
-    """``value`` as a source of rows: a floating two-dimensional tensor or numpy array with at least one column."""
+    """``value`` as a source of rows: a floating (N, d) tensor or numpy array, d >= 1."""
     if isinstance(value, Source):
         return value
     if isinstance(value, Tensor):
@@ -127,7 +127,7 @@ def as_labels(value: object, rows: int | None = None) -> Int[Tensor, " N"]:
 def check_labels(
     labels: Int[Tensor, " N"], num_classes: int, ignore_label: int | None
 ) -> Int[Tensor, " kept"] | None:
-    """Check that labels lie in 0..K-1 or are ignored; the numbers of the kept rows, or ``None`` for all of them."""
+    """Check that labels lie in 0..K-1 or are ignored; the numbers of the kept rows, or ``None`` for all."""
     if labels.shape[0] == 0:
         return None
     lowest, highest = (int(bound) for bound in torch.aminmax(labels))
@@ -143,7 +143,8 @@ def check_labels(
         row = int(wrong.nonzero()[0])
         skipped = "" if ignore_label is None else f" ({ignore_label} is ignored)"
         raise ValueError(
-            f"labels must lie in 0..{num_classes - 1}{skipped}, but label {int(labels[row])} stands at row {row}"
+            f"labels must lie in 0..{num_classes - 1}{skipped}, "
+            f"but label {int(labels[row])} stands at row {row}"
         )
     return None if bool(kept.all()) else kept.nonzero().squeeze(1)
 
@@ -160,6 +161,11 @@ def class_count(
     if kept.shape[0] == 0:
         raise ValueError("features hold no samples to measure")
     count = int(kept.max()) + 1
+    if count > 1000 + 10 * kept.shape[0]:
+        raise ValueError(
+            f"labels go up to {count - 1} in {kept.shape[0]} samples: give num_classes, "
+            "or present_only=True to measure the classes that occur"
+        )
     if count < 2:
         raise ValueError(
             "labels hold a single class; neural collapse needs at least two (or give num_classes)"
@@ -237,9 +243,8 @@ def nonfinite_error(source: Source) -> ValueError:
             largest = max(largest, float(part.abs().max()))
     if bad:
         return ValueError(
-            f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity (the first is row {first})"
+            f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity "
+            f"(the first is row {first})"
         )
-    return ValueError(
-        f"features are too large to square in float64 (magnitude 1e{math.floor(math.log10(max(largest, 1e-300)))}); "
-        "rescale them"
-    )
+    size = math.floor(math.log10(max(largest, 1e-300)))
+    return ValueError(f"features are too large to square in float64 (magnitude 1e{size}); rescale them")

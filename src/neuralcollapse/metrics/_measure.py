@@ -1,5 +1,7 @@
 """``measure``: every metric of features in memory, or in a file that is larger than memory."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,7 @@ from ._inputs import (
     as_classifier,
     as_labels,
     as_source,
+    check_labels,
     class_count,
     nonfinite_error,
     select_rows,
@@ -27,19 +30,19 @@ MEMORY_LIMIT = 1 << 30
 
 @torch.no_grad()
 def measure(
-    features: Tensor,
-    labels: Tensor,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
+    features: Any,
+    labels: Any,
+    weight: Any = None,
+    bias: Any = None,
     *,
-    num_classes: int | None = None,
-    metrics: object = None,
-    passes: int | None = None,
-    global_mean: str = "samples",
-    present_only: bool = False,
-    ignore_label: int | None = IGNORED,
-    out_of_distribution: Tensor | None = None,
-    memory_limit: int = MEMORY_LIMIT,
+    num_classes: Any = None,
+    metrics: Any = None,
+    passes: Any = None,
+    global_mean: Any = "samples",
+    present_only: Any = False,
+    ignore_label: Any = IGNORED,
+    out_of_distribution: Any = None,
+    memory_limit: Any = MEMORY_LIMIT,
 ) -> CollapseReport:
     """Measure neural collapse of ``features`` (N, d) with ``labels`` (N,), and of a classifier on them.
 
@@ -50,13 +53,14 @@ def measure(
         bias: its bias, (K,); ``None`` counts as zero.
         num_classes: K; by default the rows of ``weight``, else the highest label and one.
         metrics: a name or names of metrics; ``None`` for all. ``vci`` and ``numerical_rank`` cost the most.
-        passes: 1 for the pooled d x d scatter, 2 for the projections on the span of the class means; by default the
-            cheaper of the two that gives what ``metrics`` ask for.
+        passes: 1 for the pooled d x d scatter, 2 for the projections on the span of the class means; by
+            default the cheaper of the two that gives what ``metrics`` ask for.
         global_mean: ``"samples"`` for the mean of all samples, ``"classes"`` for the mean of the class means.
         present_only: measure the classes that have samples, as if there were no others.
         ignore_label: the label of samples to leave out; ``None`` for none.
         out_of_distribution: features (M, d) of other data, for ``nc5_ood``.
-        memory_limit: bytes that intermediate matrices may take; a metric that needs more is left out with the reason.
+        memory_limit: bytes that intermediate matrices may take; a metric that needs more is left out with the
+            reason.
 
     >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.2], [-1.0, 0.0], [-1.0, 0.2]])
     >>> report = measure(features, torch.tensor([0, 0, 1, 1]))
@@ -70,17 +74,15 @@ def measure(
         integer("ignore_label", ignore_label)
     limit = integer("memory_limit", memory_limit, minimum=0)
     matrix, vector = as_classifier(weight, bias, None, source.dim)
-    classes = class_count(num_classes, targets, matrix, ignore_label)
+    if flag("present_only", present_only):
+        targets, matrix, vector, classes = _present_classes(
+            targets, matrix, vector, num_classes, ignore_label
+        )
+    else:
+        classes = class_count(num_classes, targets, matrix, ignore_label)
     if matrix is not None and matrix.shape[0] != classes:
         raise ValueError(f"weight must have {classes} rows, one per class, got {matrix.shape[0]}")
     source, targets = select_rows(source, targets, classes, ignore_label)
-    if flag("present_only", present_only):
-        present, targets = torch.unique(targets, return_inverse=True)
-        classes = present.shape[0]
-        if classes < 2:
-            raise ValueError("neural collapse needs at least two classes with samples, got 1")
-        matrix = None if matrix is None else matrix[present]
-        vector = None if vector is None else vector[present]
     chosen = select(metrics)
     needs = frozenset(need for metric in chosen for need in metric.needs)
     other = None if out_of_distribution is None else mean_of(out_of_distribution, source.dim)
@@ -113,21 +115,29 @@ def measure(
             )
         else:
             missing["ranks"] = (
-                f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than memory_limit = "
-                f"{limit / 1e9:.2g} GB"
+                f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than "
+                f"memory_limit = {limit / 1e9:.2g} GB"
             )
-    return evaluate(
-        geometry_of(
-            statistics,
-            matrix,
-            vector,
-            results,
-            global_mean=global_mean,
-            out_of_distribution_mean=other,
-            missing=missing,
-        ),
-        chosen,
-    )
+    return evaluate(geometry.with_samples(results, statistics.class_variances, other, missing), chosen)
+
+
+def _present_classes(
+    labels: Tensor, weight: Tensor | None, bias: Tensor | None, num_classes: Any, ignore_label: int | None
+) -> tuple[Tensor, Tensor | None, Tensor | None, int]:
+    """Labels numbered anew over the classes that occur, and the classifier's rows for those."""
+    bound = weight.shape[0] if weight is not None and num_classes is None else num_classes
+    if bound is not None:
+        check_labels(labels, integer("num_classes", bound, minimum=2), ignore_label)
+    ignored = torch.zeros_like(labels, dtype=torch.bool) if ignore_label is None else labels == ignore_label
+    present, numbers = torch.unique(labels[~ignored], return_inverse=True)
+    if present.shape[0] < 2:
+        raise ValueError(f"neural collapse needs at least two classes with samples, got {present.shape[0]}")
+    if int(present[0]) < 0:
+        raise ValueError(f"labels must not be negative, got {int(present[0])}")
+    renumbered = labels.masked_scatter(~ignored, numbers)
+    if weight is not None:
+        weight, bias = weight[present], None if bias is None else bias[present]
+    return renumbered, weight, bias, present.shape[0]
 
 
 def choose_passes(

@@ -1,10 +1,12 @@
 """Features of one layer while a model runs: in memory while they fit, else streamed into class statistics."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._support.checks import integer
 from ._inputs import as_labels, as_source, check_labels
 from ._measure import choose_passes, measure
 from ._registry import select
@@ -19,14 +21,18 @@ __all__ = ["Recorder", "Settings"]
 class Settings:
     """What to measure, as in :func:`measure`."""
 
-    metrics: object
-    passes: int | None
-    global_mean: str
-    ignore_label: int | None
+    metrics: Any
+    passes: Any
+    global_mean: Any
+    ignore_label: Any
     memory_limit: int
 
     def __post_init__(self) -> None:
         select(self.metrics)
+        if self.passes is not None:
+            integer("passes", self.passes, minimum=1, maximum=2)
+        if self.ignore_label is not None:
+            integer("ignore_label", self.ignore_label)
         if self.global_mean not in ("samples", "classes"):
             raise ValueError(f"global_mean must be 'samples' or 'classes', got {self.global_mean!r}")
 
@@ -39,7 +45,8 @@ class Recorder:
     ):
         if num_classes is not None and weight is not None and weight.shape[0] != num_classes:
             raise ValueError(
-                f"num_classes = {num_classes}, but the classifier has {weight.shape[0]} outputs; name another with layer="
+                f"num_classes = {num_classes}, but the classifier has {weight.shape[0]} outputs; "
+                "name another with layer="
             )
         self._settings = settings
         self._classes = num_classes if weight is None else weight.shape[0]
@@ -53,7 +60,7 @@ class Recorder:
         self._second: SecondPass | None = None
         self._seen_again = False
 
-    def add(self, features: Tensor, labels: Tensor) -> None:
+    def add(self, features: Tensor, labels: Any) -> None:
         """Take a batch in the first run."""
         source = as_source("features", features)
         targets = as_labels(labels, source.rows)
@@ -119,7 +126,7 @@ class Recorder:
         )
         return True
 
-    def add_again(self, features: Tensor, labels: Tensor) -> None:
+    def add_again(self, features: Tensor, labels: Any) -> None:
         """Take the same samples in the second run."""
         assert self._second is not None
         self._second.update(features, labels)

@@ -17,9 +17,9 @@ __all__ = ["METRICS", "Metric", "define", "select"]
 class Metric:
     """One measure of neural collapse.
 
-    ``at_collapse`` gives the value at exact collapse for K classes; ``at_random`` says what features without structure
-    give, and ``random_value(K, n, d)`` is that as a number where one is known (independent standard normal features
-    and classifier, n samples a class).
+    ``at_collapse`` gives the value at exact collapse for K classes; ``at_random`` says what features without
+    structure give, and ``random_value(K, n, d)`` is that as a number where one is known (independent standard
+    normal features and classifier, n samples a class).
     """
 
     name: str

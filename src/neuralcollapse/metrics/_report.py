@@ -49,7 +49,8 @@ def _rendered(table: Table) -> str:
 class CollapseReport:
     """Every measure of neural collapse that was asked for.
 
-    A metric is an attribute (``report.nc1``) and is ``None`` where it does not apply; ``reasons`` then says why.
+    A metric is an attribute (``report.nc1``) and is ``None`` where it does not apply; ``reasons`` then says
+    why.
 
     Attributes:
         values: metrics by name.
@@ -80,6 +81,16 @@ class CollapseReport:
         if name in METRICS:
             raise AttributeError(f"{name} was not measured: it was not among the chosen metrics")
         raise AttributeError(f"a report has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in self.__dict__.items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, MappingProxyType(value) if isinstance(value, dict) else value)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.values})
@@ -142,8 +153,8 @@ class CollapseReport:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         return f"<h3>{html.escape(self.title)}</h3>{_html_table(header, self._rows())}{notes}"
 
-    def compare(self, other: "CollapseReport") -> "ReportComparison":
-        """This report beside another, metric by metric."""
+    def compare(self, other: Any) -> "ReportComparison":
+        """The two reports side by side, metric by metric."""
         if not isinstance(other, CollapseReport):
             raise TypeError(f"other must be a CollapseReport, got {describe(other)}")
         return ReportComparison(self, other)

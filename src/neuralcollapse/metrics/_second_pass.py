@@ -1,12 +1,14 @@
 """The second look at the samples, once the class means are known.
 
-Each chunk is centred by its own class means first and multiplied afterwards: D = h - m_y has the size of the spread, so
-the products keep the digits that products of the features themselves lose near collapse. One product with the span of
-the means gives nc1 and the nearest class mean; one with the classifier gives its decisions and the cosine margins.
+Each chunk is centred by its own class means first and multiplied afterwards: D = h - m_y has the size of the
+spread, so the products keep the digits that products of the features themselves lose near collapse. One
+product with the span of the means gives nc1 and the nearest class mean; one with the classifier gives its
+decisions and the cosine margins.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -30,7 +32,7 @@ class SecondPassPlan:
     dtype: torch.dtype
     centre: Float[Tensor, "K d"]
     rounding: Float[Tensor, "K d"]
-    """Exact class means minus ``centre``, in float64: what the sums of squares about ``centre`` are corrected by."""
+    """Exact class means minus ``centre``, in float64: corrects the sums of squares about ``centre``."""
     within: bool
     spans: Float[Tensor, "d r"] | None
     """Directions v_i / s_i."""
@@ -47,7 +49,7 @@ class SecondPassPlan:
 
 
 def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dtype) -> SecondPassPlan:
-    """What to multiply by, for the metrics' needs; class means in ``geometry`` must all exist for a projection."""
+    """What to multiply by, for the needs of the metrics; nothing where a class has no samples."""
     means = geometry.centred + geometry.global_mean
     centre = means.to(dtype)
     # The centred means carry more digits than their sum with the global mean.
@@ -116,7 +118,7 @@ class SecondPass:
         self._reduced = False
 
     @torch.no_grad()
-    def update(self, features: Tensor, labels: Tensor) -> None:
+    def update(self, features: Any, labels: Any) -> None:
         """Add a batch of the same samples as in the first pass, in any order and split."""
         source = as_source("features", features)
         classes, dim = self._plan.centre.shape
@@ -182,7 +184,7 @@ class SecondPass:
                 margins = margins[usable]
             self._margins.append(margins)
 
-    def merge(self, other: "SecondPass") -> None:
+    def merge(self, other: Any) -> None:
         """Add what another second pass over other samples, from the same statistics, has seen."""
         if not isinstance(other, SecondPass):
             raise TypeError(f"other must be a SecondPass, got {describe(other)}")
@@ -205,10 +207,10 @@ class SecondPass:
             self._grams.merge(other._grams)
 
     def all_reduce(self, group: object = None) -> None:
-        """Merge over all ranks of torch.distributed; every rank must have started from the same (reduced) statistics.
+        """Merge over all ranks of torch.distributed; all must have started from the same statistics.
 
-        The sums take one reduction; the margins (one number a sample) are gathered for their sorted curve. The
-        numerical rank needs whole classes in one place and is not reduced: the report says so.
+        The sums take one reduction; the margins (one number a sample) are gathered for their sorted curve.
+        The numerical rank needs whole classes in one place and is not reduced: the report says so.
         """
         from torch import distributed
 
@@ -222,7 +224,8 @@ class SecondPass:
         self._seen = packed[3 + classes :].round().to(torch.int64)
         if self._plan.cosine_table is not None:
             mine = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=self._plan.dtype)
-            parts: list[Tensor | None] = [None] * distributed.get_world_size(group)  # pyright: ignore[reportArgumentType]
+            world = distributed.get_world_size(group)  # pyright: ignore[reportArgumentType]
+            parts: list[Tensor | None] = [None] * world
             distributed.all_gather_object(parts, mine, group=group)  # pyright: ignore[reportArgumentType]
             self._margins = [part for part in parts if part is not None]
         self._grams = None
@@ -265,8 +268,8 @@ class SecondPass:
         assert owner is not None
         if not torch.equal(self._seen, owner.statistics.counts.to("cpu")):
             raise ValueError(
-                f"the second pass saw {int(self._seen.sum())} samples and the first {owner.statistics.total}, "
-                "or other labels: both must stream the same samples"
+                f"the second pass saw {int(self._seen.sum())} samples and the first "
+                f"{owner.statistics.total}, or other labels: both must stream the same samples"
             )
         missing = owner.missing | (missing or {})
         if self._reduced:
@@ -292,7 +295,7 @@ class _Owner:
     weight: Tensor | None
     bias: Tensor | None
     metrics: object
-    global_mean: str
+    global_mean: Any
     missing: dict[str, str]
 
 
@@ -302,8 +305,8 @@ def second_pass(
     bias: object,
     *,
     metrics: object,
-    global_mean: str,
-    memory_limit: int,
+    global_mean: Any,
+    memory_limit: Any,
 ) -> SecondPass:
     """See :meth:`ClassStatistics.second_pass`."""
     integer("memory_limit", memory_limit, minimum=0)

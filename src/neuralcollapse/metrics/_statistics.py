@@ -1,13 +1,14 @@
 """Mergeable float64 class statistics: counts, compensated class means and centred within-class scatter.
 
-K classes, d dimensions, n_k samples of class k with mean m_k. The state is exact under any split of the data, because
-every step adds centred quantities only (Chan, Golub and LeVeque, 1983); the means carry a second float64 word, so that
-the scatter keeps its digits when the spread within a class is ten orders below the distance from the origin.
+K classes, d dimensions, n_k samples of class k with mean m_k. The state is exact under any split of the data,
+because every step adds centred quantities only (Chan, Golub and LeVeque, 1983); the means carry a second
+float64 word, so that the scatter keeps its digits when the spread within a class is ten orders below the
+distance from the origin.
 """
 
 import math
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassStatistics", "add_gram", "chunk_rows"]
 
+LARGEST_STATE = 1 << 37
 FORMAT = "neuralcollapse.ClassStatistics/1"
 
 
@@ -59,9 +61,9 @@ def _two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 class ClassStatistics:
     """Sufficient statistics of labelled features for every neural-collapse measure that needs no second look.
 
-    ``passes=1`` keeps the pooled ``d x d`` within-class scatter, so that one stream over the data is enough for nc1.
-    ``passes=2`` keeps only means and variances (K d numbers); :meth:`second_pass` then streams the data once more and
-    takes what is needed from it on the span of the centred means.
+    ``passes=1`` keeps the pooled ``d x d`` within-class scatter, so that one stream over the data is enough
+    for nc1. ``passes=2`` keeps only means and variances (K d numbers); :meth:`second_pass` then streams the
+    data once more and takes what is needed from it on the span of the centred means.
 
     >>> features = torch.tensor([[0.0, 1.0], [0.0, 3.0], [4.0, 0.0], [4.0, 0.0]])
     >>> statistics = ClassStatistics(num_classes=2, dim=2)
@@ -73,11 +75,11 @@ class ClassStatistics:
 
     def __init__(
         self,
-        num_classes: int,
-        dim: int,
+        num_classes: Any,
+        dim: Any,
         *,
-        passes: int = 1,
-        ignore_label: int | None = IGNORED,
+        passes: Any = 1,
+        ignore_label: Any = IGNORED,
         device: str | torch.device = "cpu",
     ):
         self.num_classes = integer("num_classes", num_classes, minimum=2)
@@ -85,6 +87,12 @@ class ClassStatistics:
         self.passes = integer("passes", passes, minimum=1, maximum=2)
         self.ignore_label = None if ignore_label is None else integer("ignore_label", ignore_label)
         self.device = torch.device(device)
+        size = 8 * self.dim * (2 * self.num_classes + (self.dim if self.passes == 1 else 0))
+        if size > LARGEST_STATE:
+            raise ValueError(
+                f"num_classes = {self.num_classes}, dim = {self.dim}, passes = {self.passes} would take "
+                f"{size / 1e9:.0f} GB of statistics"
+            )
         self.reset()
 
     def reset(self) -> None:
@@ -96,7 +104,7 @@ class ClassStatistics:
         self._squares = torch.zeros(self.num_classes, **options)
         self._scatter = torch.zeros(self.dim, self.dim, **options) if self.passes == 1 else None
 
-    # what it holds ----------------------------------------------------------------------------------------------------
+    # what it holds ------------------------------------------------------------------------------------------
 
     @property
     def counts(self) -> Int[Tensor, " K"]:
@@ -134,12 +142,13 @@ class ClassStatistics:
         return symmetric(self._scatter) / max(self.total, 1)
 
     def __repr__(self) -> str:
-        return f"ClassStatistics(num_classes={self.num_classes}, dim={self.dim}, passes={self.passes}): {self.total} samples"
+        sizes = f"num_classes={self.num_classes}, dim={self.dim}, passes={self.passes}"
+        return f"ClassStatistics({sizes}): {self.total} samples"
 
-    # filling it -------------------------------------------------------------------------------------------------------
+    # filling it ---------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def update(self, features: Tensor, labels: Tensor) -> None:
+    def update(self, features: Any, labels: Any) -> None:
         """Add a batch: ``features`` (B, d) of any floating dtype and device, integer ``labels`` (B,).
 
         Samples labelled ``ignore_label`` are skipped. A bad batch raises and changes nothing.
@@ -167,9 +176,10 @@ class ClassStatistics:
     def _add(self, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> None:
         """Add a chunk of finite float64 rows.
 
-        With D = h - m_old and S_k the sum of D over the chunk's samples of class k, the scatter about the new mean
-        grows by sum DD' - S_k S_k'/n_k. Shifting each row to D - c_k S_k with c_k = (1 - sqrt(1 - b_k/n_k))/b_k
-        (b_k samples in the chunk) makes that one Gram matrix: nothing is subtracted, so no digits are lost.
+        With D = h - m_old and S_k the sum of D over the chunk's samples of class k, the scatter about the new
+        mean grows by sum DD' - S_k S_k'/n_k. Shifting each row to D - c_k S_k with c_k = (1 - sqrt(1 -
+        b_k/n_k))/b_k (b_k samples in the chunk) makes that one Gram matrix: nothing is subtracted, so no
+        digits are lost.
         """
         classes, inverse, added = torch.unique(labels, return_inverse=True, return_counts=True)
         before = self._counts[classes]
@@ -198,7 +208,7 @@ class ClassStatistics:
         self._mean[classes] = head
         self._mean_tail[classes] = tail
 
-    def merge(self, other: "ClassStatistics") -> None:
+    def merge(self, other: Any) -> None:
         """Add the samples that ``other`` has seen (of the same classes, dimension and number of passes)."""
         self._check_alike(other)
         there = other._counts.to(self.device)
@@ -236,8 +246,8 @@ class ClassStatistics:
     def all_reduce(self, group: object = None) -> None:
         """Merge the statistics of all ranks of torch.distributed, on each of them, by two sums.
 
-        The first sum gives counts and means, the second the scatter about those means; no rank's state is gathered.
-        Ranks may have seen different numbers of samples and miss classes.
+        The first sum gives counts and means, the second the scatter about those means; no rank's state is
+        gathered. Ranks may have seen different numbers of samples and miss classes.
         """
         from torch import distributed
 
@@ -269,16 +279,16 @@ class ClassStatistics:
             add_gram(negative, correction)
             self._scatter -= negative
 
-    # using it ---------------------------------------------------------------------------------------------------------
+    # using it -----------------------------------------------------------------------------------------------
 
     def report(
         self,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
+        weight: Any = None,
+        bias: Any = None,
         *,
-        metrics: object = None,
-        global_mean: str = "samples",
-        present_only: bool = False,
+        metrics: Any = None,
+        global_mean: Any = "samples",
+        present_only: Any = False,
     ) -> "CollapseReport":
         """Every measure that these statistics give; the others are listed with the reason.
 
@@ -286,7 +296,8 @@ class ClassStatistics:
             weight: the classifier, (K, d).
             bias: its bias, (K,); ``None`` counts as zero.
             metrics: names of measures; ``None`` for all.
-            global_mean: ``"samples"`` for the mean of all samples, ``"classes"`` for the mean of the class means.
+            global_mean: ``"samples"`` for the mean of all samples, ``"classes"`` for the mean of the class
+                means.
             present_only: measure the classes that have samples, as if there were no others.
 
         """
@@ -298,18 +309,18 @@ class ClassStatistics:
 
     def second_pass(
         self,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
+        weight: Any = None,
+        bias: Any = None,
         *,
-        metrics: object = None,
-        global_mean: str = "samples",
-        memory_limit: int = 1 << 30,
+        metrics: Any = None,
+        global_mean: Any = "samples",
+        memory_limit: Any = 1 << 30,
     ) -> "SecondPass":
         """A stream over the same samples for what needs the means first; its ``report()`` has all measures.
 
-        With ``passes=2`` this gives nc1; with either, the cosine margins, the agreement with the nearest class mean
-        and the numerical rank. ``memory_limit`` bounds the bytes that the class Gram matrices of the numerical rank
-        may take.
+        With ``passes=2`` this gives nc1; with either, the cosine margins, the agreement with the nearest
+        class mean and the numerical rank. ``memory_limit`` bounds the bytes that the class Gram matrices of
+        the numerical rank may take.
         """
         from ._second_pass import second_pass
 
@@ -317,7 +328,7 @@ class ClassStatistics:
             self, weight, bias, metrics=metrics, global_mean=global_mean, memory_limit=memory_limit
         )
 
-    # on disk ----------------------------------------------------------------------------------------------------------
+    # on disk ------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
         """The state as named tensors (copies)."""

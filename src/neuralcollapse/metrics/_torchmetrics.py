@@ -20,11 +20,11 @@ PREFIX = "collapse_"
 class NeuralCollapse(Metric):
     """Neural collapse of features as a torchmetrics metric: ``update(features, labels)``, ``compute()``.
 
-    ``compute`` gives the metrics that have a value, by name; :meth:`report` gives the whole report with reasons. Metrics
-    that need the samples again (margins, decisions, numerical rank) are not among them.
+    ``compute`` gives the metrics that have a value, by name; :meth:`report` gives the whole report with
+    reasons. Metrics that need the samples again (margins, decisions, numerical rank) are not among them.
 
-    torchmetrics gathers one state at a time, which cannot merge centred statistics: over several processes this metric
-    reduces itself, by the two sums of :meth:`ClassStatistics.all_reduce`.
+    torchmetrics gathers one state at a time, which cannot merge centred statistics: over several processes
+    this metric reduces itself, by the two sums of :meth:`ClassStatistics.all_reduce`.
     """
 
     is_differentiable = False
@@ -33,12 +33,12 @@ class NeuralCollapse(Metric):
 
     def __init__(
         self,
-        num_classes: int,
-        dim: int,
-        metrics: object = None,
+        num_classes: Any,
+        dim: Any,
+        metrics: Any = None,
         *,
-        ignore_label: int | None = IGNORED,
-        global_mean: str = "samples",
+        ignore_label: Any = IGNORED,
+        global_mean: Any = "samples",
         **options: Any,
     ):
         super().__init__(**options)
@@ -53,11 +53,11 @@ class NeuralCollapse(Metric):
         for name, tensor in empty.state().items():
             self.add_state(PREFIX + name, tensor, dist_reduce_fx=None)
 
-    def use_classifier(self, weight: Tensor | None, bias: Tensor | None = None) -> None:
+    def use_classifier(self, weight: Any, bias: Any = None) -> None:
         """Measure against this classifier, (K, d) and (K,), from now on; ``None`` for none."""
         self._weight, self._bias = as_classifier(weight, bias, self.num_classes, self.dim)
 
-    def update(self, features: Tensor, labels: Tensor) -> None:
+    def update(self, features: Any, labels: Any) -> None:
         """Add a batch: features (B, d) and labels (B,)."""
         self._view().update(features, labels)
 
@@ -108,7 +108,11 @@ class NeuralCollapse(Metric):
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         other = ClassStatistics(
-            self.num_classes, self.dim, passes=self.passes, ignore_label=self.ignore_label, device=self._counts_device()
+            self.num_classes,
+            self.dim,
+            passes=self.passes,
+            ignore_label=self.ignore_label,
+            device=self._counts_device(),
         )
         other.set_state({name: incoming_state[PREFIX + name] for name in other.state()})
         other.merge(self.statistics())

@@ -61,8 +61,8 @@ def _last(names: Sequence[str], candidates: dict[str, nn.Module]) -> str | None:
     return (linear or list(names) or [None])[-1]
 
 
-def classifier_of(model: nn.Module, layer: str | None = None) -> Classifier:
-    """The classifier of ``model``: the layer of that name, else the last ``nn.Linear`` in the order of definition.
+def classifier_of(model: Any, layer: Any = None) -> Classifier:
+    """The classifier of ``model``: the layer of that name, else the last ``nn.Linear`` that was defined.
 
     :func:`measure_model` goes by the order of execution, which it sees while the model runs.
     """
@@ -114,9 +114,9 @@ def caught_output(arguments: tuple[Any, ...], keywords: dict[str, Any], output: 
 
 
 class ClassifierWatch:
-    """Catches the input of the classifier: of ``layer``, else of the last ``nn.Linear`` that the first pass reached."""
+    """Catches the input of the classifier: ``layer``, else the last ``nn.Linear`` that a pass reached."""
 
-    def __init__(self, model: nn.Module, layer: str | None = None):
+    def __init__(self, model: nn.Module, layer: Any = None):
         self._modules = _candidates(model) if layer is None else {layer: module_of(model, layer)}
         self._watch = Watch(self._modules, _caught_input)
         self._name: str | None = None

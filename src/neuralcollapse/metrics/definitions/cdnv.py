@@ -11,14 +11,14 @@ TILE = 1024
 @define(
     "cdnv",
     property="NC1 variability",
-    definition="mean over pairs k != j of (var_k + var_j) / (2 |m_k - m_j|^2), var_k the mean squared distance to m_k",
+    definition="mean over k != j of (var_k + var_j) / (2 |m_k - m_j|^2), var_k the mean square of |h - m_k|",
     paper="Galanti, Gyorgy and Hutter 2021",
     at_random="(n-1)/2 for normal features of n samples a class in many dimensions",
     needs=("within",),
     random_value=lambda num_classes, per_class, dim: (per_class - 1) / 2 * dim / max(dim - 2, 1),
 )
 def cdnv(geometry: Geometry) -> float:
-    """The mean over ordered pairs of classes, in tiles of 1024 classes so that K = 10,000 needs no K x K matrix."""
+    """The mean over ordered pairs of classes, in tiles of 1024 so that many classes need no K x K matrix."""
     geometry.require_spread()
     means = geometry.centred / geometry.centred.abs().max()
     variance = geometry.class_variances / geometry.centred.abs().max() ** 2

@@ -14,7 +14,7 @@ from .._registry import define
     random_value=lambda num_classes, per_class, dim: (per_class - 1) * num_classes / (num_classes - 1),
 )
 def nc1_quotient(geometry: Geometry) -> float:
-    """Mean squared distance to the own class mean over mean squared distance of class means to the global mean."""
+    """Mean squared distance to the own class mean, over that of the class means to the global mean."""
     geometry.require_spread()
     within = geometry.class_variances @ geometry.counts.to(geometry.class_variances.dtype) / geometry.total
     size = geometry.centred.abs().max()

@@ -16,7 +16,7 @@ from .._registry import define
     random_value=lambda num_classes, per_class, dim: math.sqrt(dim / per_class),
 )
 def nc4_bias(geometry: Geometry) -> float:
-    """The Euclidean norm over classes; a missing bias is zero. It has the scale of the logits, and is not centred."""
+    """The Euclidean norm over classes, on the scale of the logits; a missing bias is zero."""
     weight = geometry.require_weight()
     logits = weight @ geometry.global_mean
     return float((logits if geometry.bias is None else logits + geometry.bias).square().sum().sqrt())

@@ -7,7 +7,7 @@ from .._registry import define
 @define(
     "numerical_rank",
     property="NC1 variability",
-    definition="mean over classes of |H_k|_*^2 / |H_k|_F^2 (nuclear and Frobenius norm of the features of class k)",
+    definition="mean over classes of |H_k|_*^2 / |H_k|_F^2 (nuclear and Frobenius norms of class k)",
     paper="mse (Zhou et al. 2022)",
     lowest=1.0,
     at_collapse=1.0,

@@ -1,7 +1,7 @@
-"""NC2 and NC3 where no simplex ETF fits, d < K-1: against the nearest rank-d projection of it (mse, Theorem 3.1).
+"""NC2 and NC3 where no simplex ETF fits, d < K-1: against its nearest rank-d projection (mse, Theorem 3.1).
 
-The best rank-d approximations of I - 11'/K are the projectors Pi of rank d with Pi 1 = 0, all equally good; the measure
-is the distance of the normalised matrix from the nearest of them, Pi/sqrt(d).
+The best rank-d approximations of I - 11'/K are the projectors Pi of rank d with Pi 1 = 0, all equally good;
+the measure is the distance of the normalised matrix from the nearest of them, Pi/sqrt(d).
 """
 
 import math
@@ -19,8 +19,9 @@ PAPER = "mse (Zhou et al. 2022), Theorem 3.1 for d < K-1"
 def projected_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"], rank: int) -> float:
     """Min over Pi of | A/|A|_F - Pi/sqrt(rank) |_F for A = left right'; Pi of that rank with Pi 1 = 0.
 
-    The best Pi projects on the leading eigenvectors of the symmetric part of A off the ones vector. All matrices live
-    in the span of 1 and the columns of both factors, so the work is K (2d)^2 and no K x K matrix is formed for K > 2d.
+    The best Pi projects on the leading eigenvectors of the symmetric part of A off the ones vector. All
+    matrices live in the span of 1 and the columns of both factors, so the work is K (2d)^2 and no K x K
+    matrix is formed for K > 2d.
     """
     left, right = left / left.abs().max(), right / right.abs().max()
     count = left.shape[0]

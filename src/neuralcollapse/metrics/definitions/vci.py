@@ -21,10 +21,11 @@ from .._registry import define
     needs=("scatter",),
 )
 def vci(geometry: Geometry) -> float:
-    """tr((T + L)^-1 T) / r, with L = diag(s_i^2 / K) and T the part of S_W on the means' span that the rest cannot predict.
+    """tr((T + L)^-1 T) / r, with L = diag(s_i^2 / K) and T the residual of S_W on the span of the means.
 
-    In coordinates (v_1..v_r, complement) S_W = [[A, C], [C', D]] and T = A - C D^+ C', the Schur complement: by block
-    inversion this equals the definition, and it keeps its relative accuracy where the index itself goes to zero.
+    In coordinates (v_1..v_r, complement) S_W = [[A, C], [C', D]] and T = A - C D^+ C', the Schur complement:
+    by block inversion this equals the definition, and it keeps its relative accuracy where the index itself
+    goes to zero.
     """
     geometry.require_spread()
     if geometry.scatter is None:

@@ -1,0 +1,157 @@
+"""``neuralcollapse measure`` on files of every kind, good and bad."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import neuralcollapse as nc
+from neuralcollapse.cli import main
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 80)
+    H = (rng.normal(size=(4, 6))[y] + 0.2 * rng.normal(size=(80, 6))).astype(np.float32)
+    return {"features": H, "labels": y, "weight": rng.normal(size=(4, 6)), "bias": rng.normal(size=4)}
+
+
+def expected():
+    parts = {name: torch.tensor(value) for name, value in arrays().items()}
+    return nc.measure(**parts).to_dict()
+
+
+def output(capsys, *arguments):
+    assert main(["measure", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def complaint(capsys, *arguments):
+    assert main(["measure", *map(str, arguments)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("neuralcollapse: error: ")
+    return captured.err
+
+
+def test_json_of_every_kind_of_file(tmp_path, capsys):
+    parts = arrays()
+    np.savez(tmp_path / "a.npz", **parts)
+    np.savez_compressed(tmp_path / "c.npz", **parts)
+    save_file({name: torch.tensor(value) for name, value in parts.items()}, tmp_path / "a.safetensors")
+    for name, value in parts.items():
+        np.save(tmp_path / f"{name}.npy", value)
+    want = expected()
+    for file in ("a.npz", "c.npz", "a.safetensors"):
+        assert json.loads(output(capsys, tmp_path / file, "--json")) == want
+    files = [tmp_path / f"{name}.npy" for name in parts]
+    assert json.loads(output(capsys, *files, "--json")) == want
+    short = json.loads(output(capsys, *files[:2], "--json"))
+    assert short["nc1"] == want["nc1"]
+    assert short["nc2"] is None
+    assert "classifier" in short["reasons"]["nc2"]
+    fortran = np.asfortranarray(parts["features"])
+    np.savez(tmp_path / "f.npz", **(parts | {"features": fortran}))
+    assert json.loads(output(capsys, tmp_path / "f.npz", "--json"))["nc1"] == pytest.approx(want["nc1"])
+
+
+def test_options(tmp_path, capsys):
+    parts = arrays()
+    np.savez(tmp_path / "a.npz", **parts, out_of_distribution=np.ones((3, 6)))
+    chosen = json.loads(
+        output(capsys, tmp_path / "a.npz", "--json", "--metrics", "nc1, nc5_ood", "--passes", 2)
+    )
+    assert list(chosen)[:2] == ["nc1", "nc5_ood"]
+    assert chosen["nc5_ood"] is not None
+    del parts["weight"], parts["bias"]
+    np.savez(tmp_path / "b.npz", **(parts | {"labels": np.where(parts["labels"] == 1, 3, parts["labels"])}))
+    absent = json.loads(output(capsys, tmp_path / "b.npz", "--json"))
+    assert absent["nc1"] is None
+    assert "class 1 has no samples" in absent["reasons"]["nc1"]
+    present = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--present-only"))
+    assert present["nc1"] is not None
+    more = json.loads(
+        output(capsys, tmp_path / "b.npz", "--json", "--classes", 9, "--global-mean", "classes")
+    )
+    assert more["num_classes"] == 9
+    ignored = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--ignore-label", 3, "--classes", 4))
+    assert ignored["num_samples"] < present["num_samples"]
+    assert json.loads(output(capsys, tmp_path / "b.npz", "--json", "--memory", 0))["vci"] is None
+
+
+def test_table_layers_and_page(tmp_path, capsys):
+    parts = arrays()
+    H = torch.tensor(parts["features"])
+    layered = {"features.first": H, "features.<deep>": H * 2 + 1, "labels": torch.tensor(parts["labels"])}
+    save_file(layered, tmp_path / "l.safetensors")
+    page = tmp_path / "out" / "report.html"
+    text = output(capsys, tmp_path / "l.safetensors", "--layers", "--out", page)
+    assert "first" in text
+    assert "nc1" in text
+    written = page.read_text()
+    assert "&lt;deep&gt;" in written
+    assert "<td>nc1</td>" in written
+    values = json.loads(output(capsys, tmp_path / "l.safetensors", "--layers", "--json"))["layers"]
+    assert set(values) == {"first", "<deep>"}
+    assert values["first"]["nc1"] == pytest.approx(values["<deep>"]["nc1"], rel=1e-4)
+
+
+class Evil:
+    def __reduce__(self):
+        raise AssertionError("a file from outside was executed")
+
+
+def test_bad_files_give_one_line_and_are_never_executed(tmp_path, capsys):
+    parts = arrays()
+    good = tmp_path / "a.npz"
+    np.savez(good, **parts)
+    raw = good.read_bytes()
+    for size in (0, 10, 200, len(raw) // 2, len(raw) - 30):
+        bad = tmp_path / "bad.npz"
+        bad.write_bytes(raw[:size])
+        assert "bad.npz" in complaint(capsys, bad)
+    (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY\x01\x00garbage")
+    assert "bad.npy" in complaint(capsys, tmp_path / "bad.npy", tmp_path / "bad.npy")
+    (tmp_path / "bad.safetensors").write_bytes(b"\xff" * 64)
+    assert "bad.safetensors" in complaint(capsys, tmp_path / "bad.safetensors")
+    pickled = np.array([pickle.dumps(1), None], dtype=object)
+    np.savez(tmp_path / "object.npz", features=pickled, labels=parts["labels"])
+    assert "objects" in complaint(capsys, tmp_path / "object.npz")
+    assert "no such file" in complaint(capsys, tmp_path / "none.npz")
+    assert "expected a .npz" in complaint(capsys, tmp_path / "a.csv")
+    assert "needs a file" in complaint(capsys)
+    assert "two to four .npy" in complaint(capsys, good, good)
+    np.savez(tmp_path / "no.npz", features=parts["features"])
+    assert "no array 'labels'" in complaint(capsys, tmp_path / "no.npz")
+    assert "features.NAME" in complaint(capsys, good, "--layers")
+    assert "nc99" in complaint(capsys, good, "--metrics", "nc99")
+    assert "--memory" in complaint(capsys, good, "--memory", -1)
+    np.savez(tmp_path / "nan.npz", **(parts | {"features": parts["features"] * np.nan}))
+    assert "80 of 80 rows" in complaint(capsys, tmp_path / "nan.npz")
+    np.savez(tmp_path / "range.npz", **(parts | {"labels": parts["labels"] + 1}))
+    assert "label 4" in complaint(capsys, tmp_path / "range.npz")
+
+
+def test_a_mapped_file_is_read_in_chunks(tmp_path, capsys, monkeypatch):
+    """No read asks for more than a chunk of rows, in a file of many chunks."""
+    from neuralcollapse.metrics import _inputs
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 20_000)
+    np.savez(tmp_path / "big.npz", features=rng.normal(size=(20_000, 300)).astype(np.float32), labels=y)
+    sizes = []
+    plain = _inputs.Source.slice
+
+    def spy(self, start, stop):
+        assert isinstance(self._values, np.memmap)
+        sizes.append(stop - start)
+        return plain(self, start, stop)
+
+    monkeypatch.setattr(_inputs.Source, "slice", spy)
+    output(capsys, tmp_path / "big.npz", "--json", "--metrics", "nc1,cdnv")
+    assert max(sizes) <= 4096
+    assert sum(sizes) == 2 * 20_000

@@ -1,0 +1,89 @@
+"""The function for a hand-written loop, and the JSON lines, CSV and TensorBoard loggers read back."""
+
+import csv
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import neuralcollapse as nc
+from neuralcollapse.integrations import CSVLogger, JSONLinesLogger, TensorBoardLogger, record_collapse
+
+
+def setting():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    x, y = torch.randn(60, 4), torch.arange(60) % 3
+    return model, [(x[:40], y[:40]), (x[40:], y[40:])]
+
+
+def test_a_hand_written_loop(tmp_path):
+    model, batches = setting()
+    lines, table = JSONLinesLogger(tmp_path / "run" / "metrics.jsonl"), CSVLogger(tmp_path / "metrics.csv")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    reports = []
+    for epoch in range(3):
+        model.train()
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+        extra = {"loss": float(loss.detach())}
+        reports.append(
+            record_collapse(
+                model, batches, epoch, [lines, table], extra=extra, metrics=["nc1", "nc2", "nc5_ood"]
+            )
+        )
+        assert model.training
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    assert rows[2]["nc1"] == reports[2].nc1
+    assert rows[2]["nc5_ood"] is None
+    assert rows[0]["split"] == "train"
+    assert list(rows[0])[:3] == ["epoch", "split", "loss"]
+    with (tmp_path / "metrics.csv").open() as file:
+        cells = list(csv.DictReader(file))
+    assert float(cells[1]["nc2"]) == reports[1].nc2
+    assert cells[1]["nc5_ood"] == ""
+
+
+def test_an_existing_csv_is_continued_and_foreign_columns_refused(tmp_path):
+    model, batches = setting()
+    path = tmp_path / "metrics.csv"
+    record_collapse(model, batches, 0, [CSVLogger(path)], metrics=["nc1", "nc2"])
+    record_collapse(model, batches, 1, [CSVLogger(path)], metrics=["nc2"], split="test")
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["0", "1"]
+    assert rows[1]["nc1"] == ""
+    with pytest.raises(ValueError, match="no column 'nc3'"):
+        record_collapse(model, batches, 2, [CSVLogger(path)], metrics=["nc3"])
+    with pytest.raises(ValueError, match="must not use"):
+        record_collapse(model, batches, 2, [CSVLogger(path)], metrics=["nc1"], extra={"nc1": 1.0})
+    with pytest.raises(ValueError, match="finite"):
+        record_collapse(model, batches, 2, [CSVLogger(path)], metrics=["nc1"], extra={"loss": float("nan")})
+
+
+def test_tensorboard_reads_back_what_was_written(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    model, batches = setting()
+    logger = TensorBoardLogger(tmp_path)
+    reports = [record_collapse(model, batches, epoch, [logger], split="validation") for epoch in range(2)]
+    logger.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    scalars = events.Scalars("validation/nc1")
+    assert [event.step for event in scalars] == [0, 1]
+    assert scalars[1].value == pytest.approx(reports[1].nc1, rel=1e-6)
+    assert "validation/nc5_ood" not in events.Tags()["scalars"]
+    assert "validation/cosine_margins" in events.Tags()["histograms"]
+
+
+def test_reached_from_the_top():
+    assert nc.integrations.record_collapse is record_collapse
+    with pytest.raises(AttributeError):
+        _ = nc.integrations.nothing

@@ -1,0 +1,97 @@
+"""Gloo runs of several ranks: ``python distributed_worker.py DIRECTORY WORLD...``.
+
+The ranks are forked from one process that has imported everything, so that a run takes a second.
+"""
+
+import json
+import multiprocessing
+import sys
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+import neuralcollapse as nc
+from neuralcollapse.metrics import NeuralCollapse
+
+K, D, N = 7, 11, 400
+
+
+def data():
+    generator = torch.Generator().manual_seed(5)
+    y = torch.randint(0, K, (N,), generator=generator)
+    H = torch.randn(K, D, generator=generator)[y] + 1e-3 * torch.randn(N, D, generator=generator) + 30
+    return H, y, torch.randn(K, D, generator=generator), torch.randn(K, generator=generator)
+
+
+def shard(y, rank, world):
+    """Uneven shards; the last rank misses classes 0 and 1; with four ranks, one has a single sample."""
+    owner = torch.arange(N) % world
+    owner[(owner == world - 1) & (y <= 1)] = 0
+    owner[torch.arange(N) < 90] = 0
+    if world == 4:
+        mine = (owner == 2).nonzero().squeeze(1)
+        owner[mine[1:]] = 1
+    return (owner == rank).nonzero().squeeze(1)
+
+
+def run(rank, world, folder):
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    H, y, W, b = data()
+    mine = shard(y, rank, world)
+    calls = []
+    plain = distributed.all_reduce
+    distributed.all_reduce = lambda *args, **kwargs: (calls.append(1), plain(*args, **kwargs))[1]
+
+    statistics = nc.ClassStatistics(K, D)
+    statistics.update(H[mine], y[mine])
+    statistics.all_reduce()
+    reductions = len(calls)
+    second = statistics.second_pass(W, b)
+    second.update(H[mine], y[mine])
+    second.all_reduce()
+
+    two = nc.ClassStatistics(K, D, passes=2)
+    two.update(H[mine], y[mine])
+    two.all_reduce()
+    again = two.second_pass(W, b, metrics=["nc1", "nc1_quotient"])
+    again.update(H[mine], y[mine])
+    again.all_reduce()
+
+    metric = NeuralCollapse(K, D)
+    metric.use_classifier(W, b)
+    for index in mine.split(17):
+        metric.update(H[index], y[index])
+    computed = {name: float(value) for name, value in metric.compute().items()}
+    local = int(metric.statistics().total)
+    result = {
+        "report": second.report().to_dict(),
+        "two": again.report().to_dict(),
+        "torchmetrics": computed,
+        "torchmetrics_again": metric.report().to_dict(),
+        "local": local,
+        "share": len(mine),
+        "reductions": reductions,
+        "margins": len(second.report().cosine_margins),
+    }
+    (folder / f"{rank}.json").write_text(json.dumps(result))
+    distributed.destroy_process_group()
+
+
+def main():
+    torch.set_num_threads(1)
+    context = multiprocessing.get_context("fork")
+    for world in map(int, sys.argv[2:]):
+        folder = Path(sys.argv[1]) / str(world)
+        folder.mkdir()
+        ranks = [context.Process(target=run, args=(rank, world, folder)) for rank in range(world)]
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join(60)
+        if any(process.exitcode != 0 for process in ranks):
+            sys.exit(f"a rank of {world} failed or hung")
+
+
+if __name__ == "__main__":
+    main()
