@@ -84,9 +84,7 @@ def write_cifar(root: Path, name: str = "cifar10", layout: str = "pickle", proto
     return root
 
 
-def write_mini_imagenet(
-    root: Path, classes: int = 6, per_class: int = 6, suffix: str = "png", side: int = 84
-) -> Path:
+def write_mini_imagenet(root: Path, classes: int = 6, per_class: int = 6, suffix: str = "png", side: int = 84) -> Path:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     random = np.random.default_rng(0)
     folder = root / "mini-imagenet"

@@ -74,13 +74,9 @@ def test_images_are_mapped_not_read(tmp_path, real_data):
     for path in (real_data / "cifar-10-batches-py").iterdir():
         (folder / path.name).symlink_to(path)
     load("cifar10", tmp_path)
-    mapped = [
-        line for line in Path("/proc/self/maps").read_text().splitlines() if "cifar10.safetensors" in line
-    ]
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "cifar10.safetensors" in line]
     data = load("cifar10", tmp_path)
-    mapped = [
-        line for line in Path("/proc/self/maps").read_text().splitlines() if "cifar10.safetensors" in line
-    ]
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "cifar10.safetensors" in line]
     assert mapped
     assert data.train.images.shape == (50_000, 3, 32, 32)
 

@@ -75,9 +75,7 @@ def server(monkeypatch) -> Iterator[Server]:
 
 
 CONTENT = bytes(range(256)) * 1000
-DOWNLOAD = Download(
-    "http://nowhere/file.bin", md5(CONTENT), len(CONTENT), (OfficialFile("file.bin", md5(CONTENT)),)
-)
+DOWNLOAD = Download("http://nowhere/file.bin", md5(CONTENT), len(CONTENT), (OfficialFile("file.bin", md5(CONTENT)),))
 
 
 def fetch(server: Server, target: Path, download: Download = DOWNLOAD, progress=None) -> None:
@@ -212,9 +210,7 @@ def test_archives_cannot_write_elsewhere(tmp_path):
     device = tarfile.TarInfo("data/device")
     device.type = tarfile.CHRTYPE
     packed = tmp_path / "a.tar.gz"
-    packed.write_bytes(
-        archive({"../escape": b"x", "/absolute": b"x", "data/wanted": b"good"}, [link, device])
-    )
+    packed.write_bytes(archive({"../escape": b"x", "/absolute": b"x", "data/wanted": b"good"}, [link, device]))
     extract(packed, {"data/wanted": (tmp_path / "out/wanted", md5(b"good"))}, 10**6)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["wanted"]
     assert not (tmp_path.parent / "escape").exists()

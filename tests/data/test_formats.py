@@ -228,9 +228,7 @@ def test_a_picture_with_a_huge_claim_is_refused(tmp_path):
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
     chunk = b"IHDR" + header
     path = tmp_path / "bomb.png"
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    )
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk)))
     with pytest.raises(DataError) as caught:
         read_picture(path, 84)
     assert "\n" not in str(caught.value)

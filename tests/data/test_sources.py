@@ -125,9 +125,7 @@ def test_cifar_layout_must_exist(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["png", "jpg"])
 def test_mini_imagenet_pools_and_splits_every_class(tmp_path, mini_imagenet_writer, suffix):
-    data = load(
-        "mini-imagenet", mini_imagenet_writer(tmp_path, suffix=suffix, side=84 if suffix == "png" else 50)
-    )
+    data = load("mini-imagenet", mini_imagenet_writer(tmp_path, suffix=suffix, side=84 if suffix == "png" else 50))
     assert data.num_classes == 6
     assert data.train.class_counts.tolist() == [5] * 6
     assert data.test.class_counts.tolist() == [1] * 6

@@ -80,9 +80,7 @@ def test_seed_decides_the_weights_and_global_state_is_untouched(name):
 
 @pytest.mark.parametrize("name", list(nets))
 def test_features_end_in_a_relu(name):
-    features = (
-        narrow(name).eval().features(torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(2)))
-    )
+    features = narrow(name).eval().features(torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(2)))
     assert features.min() >= 0
 
 

@@ -109,9 +109,7 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
 
 
 @data.command
-def check(
-    name: str, /, *, root: str | None = None, json: Annotated[bool, Parameter(negative="")] = False
-) -> int:
+def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Read a data set and compare it with the published checksums. Exit code 1 if it cannot be used.
 
     Parameters

@@ -83,9 +83,7 @@ def fetch(url: str, target: Path, download: Download, progress: Progress | None 
             if attempt == ATTEMPTS - 1:
                 done = part.stat().st_size if part.exists() else 0
                 reason = getattr(error, "reason", None) or error
-                raise DataError(
-                    f"{url}: {reason}; {done:,} bytes are kept, run it again to continue"
-                ) from error
+                raise DataError(f"{url}: {reason}; {done:,} bytes are kept, run it again to continue") from error
             time.sleep(0.2 * 4**attempt)
     found = md5_of(part)
     if found != download.md5:
@@ -118,9 +116,7 @@ def _continue(url: str, part: Path, download: Download, progress: Progress | Non
                 if done > download.size:
                     file.close()
                     part.unlink()
-                    raise DataError(
-                        f"{url}: sends more than the {download.size:,} bytes stated; stopped and deleted"
-                    )
+                    raise DataError(f"{url}: sends more than the {download.size:,} bytes stated; stopped and deleted")
                 file.write(chunk)
                 if progress is not None:
                     progress(download.file_name, done, download.size)

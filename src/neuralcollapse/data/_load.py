@@ -72,9 +72,7 @@ def load(
     source = sources[key](**arguments)
     held = real("validation", validation, minimum=0.0, below=1.0)
     if flag("random_labels", random_labels) and imbalance is not None:
-        raise ValueError(
-            "imbalance and random_labels exclude each other: random labels are not of fixed counts"
-        )
+        raise ValueError("imbalance and random_labels exclude each other: random labels are not of fixed counts")
     tensors, facts = _read(key, source, root, flag("cache", cache))
     train = _whole(tensors.train_images, tensors.train_labels, len(tensors.classes))
     test = _whole(tensors.test_images, tensors.test_labels, len(tensors.classes))
@@ -106,9 +104,7 @@ def root_folder(root: str | os.PathLike[str] | None) -> Path | None:
     return Path(given) if given else None
 
 
-def _read(
-    key: str, source: Source, root: str | os.PathLike[str] | None, cache: bool
-) -> tuple[Tensors, dict[str, Any]]:
+def _read(key: str, source: Source, root: str | os.PathLike[str] | None, cache: bool) -> tuple[Tensors, dict[str, Any]]:
     if source.embedded:
         arrays = source.read(Path())
         return as_tensors(arrays, "embedded"), {**arrays.facts, "origin": "embedded"}

@@ -53,7 +53,5 @@ def hold_out(split: Split, fraction: float | int = 0.1, seed: int = 0) -> tuple[
             raise ValueError(f"class {label} has one sample, which cannot be split for validation")
         if len(mine):
             count = min(max(1, round(share * len(mine))), len(mine) - 1)
-            held[mine[torch.randperm(len(mine), generator=stream(seed, f"validation {label}"))[:count]]] = (
-                True
-            )
+            held[mine[torch.randperm(len(mine), generator=stream(seed, f"validation {label}"))[:count]]] = True
     return split.select(torch.nonzero(~held).flatten()), split.select(torch.nonzero(held).flatten())

@@ -72,9 +72,7 @@ def parameter_count(model: Classifier) -> ParameterCount:
     return ParameterCount(encoder, head, fixed)
 
 
-def assemble(
-    build: Callable[[], nn.Module], feature_dim: int, num_classes: int, head: str, seed: int
-) -> Classifier:
+def assemble(build: Callable[[], nn.Module], feature_dim: int, num_classes: int, head: str, seed: int) -> Classifier:
     """A classifier whose encoder (from ``build``), then head, are drawn from one seeded generator."""
     generator = seeded(seed)
     count = integer("num_classes", num_classes, minimum=2)

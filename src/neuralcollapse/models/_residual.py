@@ -74,9 +74,7 @@ class ResidualEncoder(nn.Module):
         self.stem = _stem(shape)
         stages = []
         channels = shape.stem_width
-        for stage, (depth, inner, outer) in enumerate(
-            zip(shape.depths, shape.inner, shape.outer, strict=True)
-        ):
+        for stage, (depth, inner, outer) in enumerate(zip(shape.depths, shape.inner, shape.outer, strict=True)):
             blocks = []
             for index in range(depth):
                 last = stage == len(shape.depths) - 1 and index == depth - 1

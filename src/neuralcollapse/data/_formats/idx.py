@@ -36,9 +36,7 @@ def read_idx(path: Path, dimensions: int) -> UInt8[np.ndarray, "..."]:
 def _read(path: Path, stream: BufferedIOBase, dimensions: int) -> np.ndarray:
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] != UNSIGNED_BYTE:
-        raise DataError(
-            f"{path}: not an IDX file of unsigned bytes (it starts with {magic.hex() or 'nothing'})"
-        )
+        raise DataError(f"{path}: not an IDX file of unsigned bytes (it starts with {magic.hex() or 'nothing'})")
     if magic[3] != dimensions:
         raise DataError(f"{path}: has {magic[3]} dimensions, expected {dimensions}")
     header = stream.read(4 * dimensions)
@@ -52,9 +50,7 @@ def _read(path: Path, stream: BufferedIOBase, dimensions: int) -> np.ndarray:
     while len(content) < size:
         chunk = stream.read(min(CHUNK, size - len(content)))
         if not chunk:
-            raise DataError(
-                f"{path}: truncated, holds {len(content):,} of the {size:,} bytes that its header states"
-            )
+            raise DataError(f"{path}: truncated, holds {len(content):,} of the {size:,} bytes that its header states")
         content += chunk
     if stream.read(1):
         raise DataError(f"{path}: goes on after the {size:,} bytes that its header states")

@@ -74,9 +74,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
         value = _Machine().run(path.read_bytes())
         if not isinstance(value, dict):
             raise DataError(f"{path}: holds no dictionary")
-        return {
-            key.decode("latin-1") if isinstance(key, bytes) else str(key): item for key, item in value.items()
-        }
+        return {key.decode("latin-1") if isinstance(key, bytes) else str(key): item for key, item in value.items()}
 
 
 class _Machine:
@@ -118,9 +116,7 @@ class _Machine:
         elif name not in ("PROTO", "FRAME"):
             handler = getattr(self, f"_op_{name.lower()}", None)
             if handler is None:
-                raise ValueError(
-                    f"pickle opcode {name} at byte {position}, which data has no use for: refused"
-                )
+                raise ValueError(f"pickle opcode {name} at byte {position}, which data has no use for: refused")
             handler()
 
     def _op_mark(self) -> None:
@@ -203,9 +199,7 @@ def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 def _expect(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(
-            f"a pickle that treats a {type(value).__name__} as a {kind.__name__.strip('_').lower()}"
-        )
+        raise ValueError(f"a pickle that treats a {type(value).__name__} as a {kind.__name__.strip('_').lower()}")
     return value
 
 

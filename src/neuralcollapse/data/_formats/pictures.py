@@ -20,9 +20,7 @@ def read_picture(path: Path, side: int) -> UInt8[np.ndarray, "3 side side"]:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise DataError(
-            f"{path}: reading pictures needs Pillow: pip install 'neuralcollapse[images]'"
-        ) from None
+        raise DataError(f"{path}: reading pictures needs Pillow: pip install 'neuralcollapse[images]'") from None
     with reading(path), warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         if path.stat().st_size > LARGEST_FILE:

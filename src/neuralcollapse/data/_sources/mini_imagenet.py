@@ -52,9 +52,7 @@ class MiniImageNet(Source):
         by_class: dict[str, list[Path]] = {}
         for path in paths:
             for file_name, label in _rows(path):
-                by_class.setdefault(label, []).append(
-                    _picture(root / FOLDER / "images", file_name, label, path)
-                )
+                by_class.setdefault(label, []).append(_picture(root / FOLDER / "images", file_name, label, path))
         if len(by_class) < 2:
             raise DataError(
                 f"{root / FOLDER}: the split files name {len(by_class)} classes, expected {self.num_classes}"

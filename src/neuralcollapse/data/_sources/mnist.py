@@ -37,9 +37,7 @@ class _IDXSource(Source):
         """Read the four files."""
         paths = self.locate(root)
         if paths is None:
-            raise DataError(
-                f"{root / self.folder}: needs the four files {', '.join(STEMS)}, packed with gzip or not"
-            )
+            raise DataError(f"{root / self.folder}: needs the four files {', '.join(STEMS)}, packed with gzip or not")
         train = self._read_pair(paths[0], paths[1])
         test = self._read_pair(paths[2], paths[3])
         return Arrays(*train, *test, self.names)
@@ -47,13 +45,9 @@ class _IDXSource(Source):
     def _read_pair(self, image_path: Path, label_path: Path) -> tuple[np.ndarray, np.ndarray]:
         images, labels = read_idx(image_path, 3), read_idx(label_path, 1)
         if len(images) != len(labels):
-            raise DataError(
-                f"{image_path}: {len(images)} images, but {label_path.name} has {len(labels)} labels"
-            )
+            raise DataError(f"{image_path}: {len(images)} images, but {label_path.name} has {len(labels)} labels")
         if images.shape[1:] != self.image_shape[1:]:
-            raise DataError(
-                f"{image_path}: images have shape {images.shape[1:]}, expected {self.image_shape[1:]}"
-            )
+            raise DataError(f"{image_path}: images have shape {images.shape[1:]}, expected {self.image_shape[1:]}")
         return images[:, None], check_labels(label_path, labels, self.num_classes)
 
 

@@ -36,9 +36,7 @@ class SimplexETFHead(nn.Linear):
         dim = integer("feature_dim", feature_dim, minimum=1)
         count = integer("num_classes", num_classes, minimum=2)
         if dim < count - 1:
-            raise ValueError(
-                f"feature_dim must be at least num_classes - 1 = {count - 1} for an ETF head, got {dim}"
-            )
+            raise ValueError(f"feature_dim must be at least num_classes - 1 = {count - 1} for an ETF head, got {dim}")
         size = real("scale", scale, above=0.0)
         super().__init__(dim, count, bias=flag("bias", bias), device=torch.device("meta"))
         self.scale = size

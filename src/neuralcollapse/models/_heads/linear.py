@@ -17,9 +17,7 @@ class LinearHead(nn.Linear):
     ``generator`` draws the initial weights (a fresh one from seed 0 when not given).
     """
 
-    def __init__(
-        self, feature_dim: int, num_classes: int, bias: bool = True, generator: Generator | None = None
-    ):
+    def __init__(self, feature_dim: int, num_classes: int, bias: bool = True, generator: Generator | None = None):
         dim = integer("feature_dim", feature_dim, minimum=1)
         count = integer("num_classes", num_classes, minimum=2)
         super().__init__(dim, count, bias=flag("bias", bias), device=torch.device("meta"))
