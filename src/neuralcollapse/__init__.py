@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_LAYERS = ("data", "frames", "integrations", "landscape", "losses", "metrics", "models", "ufm")
+_LAYERS = ("data", "frames", "integrations", "landscape", "losses", "metrics", "models", "training", "ufm")
 _FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model")
 
 __all__ = [
@@ -30,11 +30,12 @@ __all__ = [
     "measure_model",
     "metrics",
     "models",
+    "training",
     "ufm",
 ]
 
 if TYPE_CHECKING:
-    from . import data, frames, integrations, landscape, losses, metrics, models, ufm
+    from . import data, frames, integrations, landscape, losses, metrics, models, training, ufm
     from .metrics import ClassStatistics, CollapseReport, measure, measure_model
 
 

@@ -1,0 +1,153 @@
+"""``neuralcollapse data``: what is where, fetch, check."""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ._app import app, print_json
+
+data = App(name="data", help="List, fetch and check data sets.")
+app.command(data)
+
+
+@data.command(name="list")
+def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+    """Say which data sets there are, and which of them are here.
+
+    Parameters
+    ----------
+    root
+        Folder of the data sets (default: the variable NEURALCOLLAPSE_DATA).
+    json
+        Print one JSON list instead of a table.
+
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..data import root_folder, sources
+
+    folder = root_folder(root)
+    rows = []
+    for name, kind in sources.items():
+        source = kind()
+        found = None if folder is None or source.embedded else source.locate(folder)
+        where = "embedded" if source.embedded else ("absent" if not found else str(found[0].parent))
+        rows.append(
+            {
+                "name": name,
+                "title": source.title,
+                "classes": source.num_classes,
+                "shape": list(source.image_shape),
+                "train": source.train_size,
+                "test": source.test_size,
+                "licence": source.licence,
+                "here": where != "absent",
+                "where": where,
+            }
+        )
+    if json:
+        print_json(rows)
+        return
+    table = Table(title=f"data sets in {folder}" if folder else "data sets (no root folder is given)")
+    for column in ("name", "images", "train", "test", "classes"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("where", overflow="fold")
+    for row in rows:
+        shape = "x".join(str(size) for size in row["shape"])
+        table.add_row(
+            *(row["name"], shape, f"{row['train']:,}", f"{row['test']:,}"),
+            *(str(row["classes"]), row["where"]),
+        )
+    Console().print(table)
+
+
+@data.command
+def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> None:
+    """Fetch a data set from its official address; a broken download continues where it stopped.
+
+    Parameters
+    ----------
+    name
+        A data set of ``neuralcollapse data list``.
+    root
+        Folder of the data sets (default: the variable NEURALCOLLAPSE_DATA).
+    mirror
+        Address of a folder that holds the same files.
+
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    from ..data import get as fetch_set
+    from ..data import sources
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        tasks = {}
+
+        def progress(file: str, done: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file, total=total)
+                if bar.disable:
+                    console.print(f"fetching {file} ({total:,} bytes)", highlight=False)
+            bar.update(tasks[file], completed=done)
+
+        files = fetch_set(name, root, mirror, progress)
+    if sources[sources.parse(name)[0]].embedded:
+        print(f"{name} is embedded: nothing to fetch")
+    else:
+        print(f"{name}: {len(files)} files in {files[0].parent}")
+
+
+@data.command
+def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """Read a data set and compare it with the published checksums. Exit code 1 if it cannot be used.
+
+    Parameters
+    ----------
+    name
+        A data set of ``neuralcollapse data list``.
+    root
+        Folder of the data sets (default: the variable NEURALCOLLAPSE_DATA).
+    json
+        Print one JSON object instead of lines.
+
+    """
+    from ..data import check as check_set
+
+    report = check_set(name, root)
+    code = 0 if report.problem is None else 1
+    if json:
+        print_json(
+            {
+                "name": report.name,
+                "usable": report.problem is None,
+                "official": report.official,
+                "problem": report.problem,
+                "train": report.train_size,
+                "test": report.test_size,
+                "files": [{"path": str(file.path), "status": file.status} for file in report.files],
+            }
+        )
+        return code
+    meaning = {
+        "official": "official",
+        "other": "other bytes than the published file",
+        "unlisted": "no published checksum",
+    }
+    for file in report.files:
+        print(f"{file.path}: {meaning[file.status]}")
+    if report.problem is not None:
+        print(f"{report.name}: not usable: {report.problem}")
+    else:
+        print(f"{report.name}: usable, {report.train_size:,} train and {report.test_size:,} test images")
+    return code

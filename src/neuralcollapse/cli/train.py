@@ -1,0 +1,198 @@
+"""``neuralcollapse train``: a plan from options or a file, trained into a run directory."""
+
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from ._app import app
+
+OffByDefault = Annotated[bool, Parameter(negative="")]
+
+
+@app.command
+def train(
+    *,
+    out: str,
+    plan: str | None = None,
+    data: str | None = None,
+    root: str | None = None,
+    per_class: int | None = None,
+    test_per_class: int | None = None,
+    validation: float | None = None,
+    imbalance: str | None = None,
+    random_labels: OffByDefault = False,
+    augment: OffByDefault = False,
+    model: str | None = None,
+    width: float | None = None,
+    feature_dim: int | None = None,
+    head: str | None = None,
+    loss: str | None = None,
+    optimizer: str | None = None,
+    learning_rate: float | None = None,
+    schedule: str | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    clip_gradient: float | None = None,
+    decay_on: Literal["parameters", "features"] | None = None,
+    weight_decay: float | None = None,
+    feature_decay: float | None = None,
+    bias_decay: float | None = None,
+    precision: Literal["float32", "bfloat16"] | None = None,
+    device: str | None = None,
+    seed: int | None = None,
+    measure: str | None = None,
+    resume: OffByDefault = False,
+    keep: int = 2,
+    save_features: OffByDefault = False,
+) -> int:
+    """Train a net and measure its collapse. Start it with torchrun to use several processes or GPUs.
+
+    Options replace the fields of the plan file, if there is one, and the defaults otherwise. Exit code 1 when the run
+    stops before its end, in a state that --resume continues.
+
+    Examples
+    --------
+        neuralcollapse train --data digits --model resnet8 --loss focal:gamma=3 --epochs 50 --out RUN
+        neuralcollapse train --plan plan.toml --out RUN --resume
+        torchrun --nproc-per-node 2 -m neuralcollapse train --data mnist --root data --out RUN
+
+    Parameters
+    ----------
+    out
+        Directory of the run.
+    plan
+        A plan in a .toml or .json file.
+    data
+        Data set of ``neuralcollapse data list``.
+    root
+        Folder of the data sets (default: the variable NEURALCOLLAPSE_DATA).
+    per_class
+        Training samples of each class.
+    test_per_class
+        Test samples of each class.
+    validation
+        Fraction of the training set to hold out.
+    imbalance
+        Profile such as exponential:ratio=100.
+    random_labels
+        Draw the training labels at random.
+    augment
+        Random crop and horizontal flip.
+    model
+        Net such as resnet18:width=8 or mlp:depth=4.
+    width
+        Width of the net, as in --model NET:width=.
+    feature_dim
+        Feature dimension, as in --model NET:feature_dim=.
+    head
+        linear, etf or normalized:temperature=5.
+    loss
+        cross-entropy, focal:gamma=3, label-smoothing:alpha=0.1, squared-error, ...
+    optimizer
+        sgd, adam, adamw, lbfgs or riemannian-sgd, with parameters after a colon.
+    learning_rate
+        Learning rate.
+    schedule
+        milestones, step:every=40, cosine:period=200 or constant.
+    epochs
+        Epochs in all.
+    batch_size
+        Samples a step, over all processes.
+    clip_gradient
+        Largest norm of the gradient.
+    decay_on
+        Decay of all parameters, or of (W, H, b) as in the theory.
+    weight_decay
+        Decay of all parameters, or of W.
+    feature_decay
+        Decay of the features H.
+    bias_decay
+        Decay of the bias b.
+    precision
+        float32 or bfloat16 (slow on most CPUs).
+    device
+        auto, cpu, cuda or cuda:N.
+    seed
+        Seed of everything random.
+    measure
+        Epochs to measure at: log, every, or a list such as 1,10,100.
+    resume
+        Go on with the run in --out, or start it if there is none.
+    keep
+        Checkpoints to keep.
+    save_features
+        Write the final features of the training and test sets.
+
+    """
+    from ..training import Plan, TrainingStopped
+    from ..training import train as run_training
+    from ._train_progress import Display
+
+    given = {
+        "data": data,
+        "per_class": per_class,
+        "test_per_class": test_per_class,
+        "validation": validation,
+        "imbalance": imbalance,
+        "random_labels": random_labels or None,
+        "augment": augment or None,
+        "model": model,
+        "head": head,
+        "loss": loss,
+        "optimizer": optimizer,
+        "learning_rate": learning_rate,
+        "schedule": schedule,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "clip_gradient": clip_gradient,
+        "decay_on": decay_on,
+        "weight_decay": weight_decay,
+        "feature_decay": feature_decay,
+        "bias_decay": bias_decay,
+        "precision": precision,
+        "device": device,
+        "seed": seed,
+        "measure": _epochs(measure),
+    }
+    fields: dict[str, Any] = {} if plan is None else Plan.from_file(plan).model_dump()
+    fields |= {name: value for name, value in given.items() if value is not None}
+    fields["model"] = _sized(str(fields.get("model", Plan().model)), width=width, feature_dim=feature_dim)
+    whole = Plan(**fields)
+    with Display(whole) as display:
+        try:
+            run = run_training(
+                whole,
+                out,
+                root=root,
+                resume=resume,
+                keep=keep,
+                save_features=save_features,
+                on_step=display.step,
+                on_measure=display.measured,
+                message=display.line,
+            )
+        except TrainingStopped as stop:
+            display.line(f"stopped: {stop}")
+            return 1
+    display.line(f"finished: {run.folder}")
+    return 0
+
+
+def _epochs(text: str | None) -> object:
+    if text is None or text in ("log", "every"):
+        return text
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"--measure takes log, every or a list such as 1,10,100, got {text!r}") from None
+
+
+def _sized(model: str, **sizes: float | int | None) -> str:
+    """The model's name with the sizes that were given as options of their own."""
+    extra = []
+    for name, size in sizes.items():
+        if size is not None:
+            if f"{name}=" in model:
+                raise ValueError(f"--{name.replace('_', '-')} is given twice: also in --model {model}")
+            extra.append(f"{name}={int(size) if float(size).is_integer() else size}")
+    return model if not extra else model + ("," if ":" in model else ":") + ",".join(extra)

@@ -1,0 +1,56 @@
+"""Imbalance profiles: how many samples of each class are kept, from the largest class to the smallest."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .._support.checks import real
+from .._support.registry import Registry
+from ._split import Split
+from .subsets import take_per_class
+
+__all__ = ["Exponential", "Step", "imbalanced_subset", "profiles"]
+
+profiles: Registry[type[Callable[[int, int], list[int]]]] = Registry("imbalance profile")
+
+
+@profiles.add("exponential")
+@dataclass(frozen=True)
+class Exponential:
+    """Class k keeps ``largest * ratio^(-k/(K-1))`` samples: a long tail."""
+
+    ratio: float | int = 10.0
+
+    def __post_init__(self) -> None:
+        real("ratio", self.ratio, minimum=1.0)
+
+    def __call__(self, largest: int, num_classes: int) -> list[int]:
+        """Samples of each class, at least one."""
+        return [max(1, round(largest * self.ratio ** (-k / (num_classes - 1)))) for k in range(num_classes)]
+
+
+@profiles.add("step")
+@dataclass(frozen=True)
+class Step:
+    """The last ``minority`` of the classes keep ``largest / ratio`` samples, the others all."""
+
+    ratio: float | int = 10.0
+    minority: float | int = 0.5
+
+    def __post_init__(self) -> None:
+        real("ratio", self.ratio, minimum=1.0)
+        real("minority", self.minority, above=0.0, below=1.0)
+
+    def __call__(self, largest: int, num_classes: int) -> list[int]:
+        """Samples of each class, at least one."""
+        few = min(max(1, round(self.minority * num_classes)), num_classes - 1)
+        return [largest] * (num_classes - few) + [max(1, round(largest / self.ratio))] * few
+
+
+def imbalanced_subset(split: Split, profile: str, seed: int = 0) -> Split:
+    """The split with its classes cut to a profile such as ``"exponential:ratio=100"`` or ``"step:ratio=10"``.
+
+    The largest class keeps as many samples as the smallest class of ``split`` has.
+    """
+    name, arguments = profiles.parse(profile)
+    counts = profiles[name](**arguments)(int(split.class_counts.min()), split.num_classes)
+    return take_per_class(split, counts, seed)

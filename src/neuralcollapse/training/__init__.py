@@ -1,0 +1,27 @@
+"""Training: from a plan to a run directory with metrics, checkpoints and the trained model, resumable at any moment.
+
+>>> import neuralcollapse as nc
+>>> plan = nc.training.Plan(data="digits", per_class=20, model="mlp:width=32,depth=2", epochs=3)
+>>> plan.run_id == nc.training.Plan.from_json(plan.to_json()).run_id
+True
+"""
+
+from ._engine import Progress
+from ._errors import TrainingStopped
+from ._train import measured_epochs, train
+from .optimizers import RiemannianSGD, optimizers
+from .plan import Plan
+from .run import Run
+from .schedules import schedules
+
+__all__ = [
+    "Plan",
+    "Progress",
+    "RiemannianSGD",
+    "Run",
+    "TrainingStopped",
+    "measured_epochs",
+    "optimizers",
+    "schedules",
+    "train",
+]

@@ -1,0 +1,135 @@
+"""Several processes as one: sums over ranks, and batch norm over the whole batch.
+
+Every process holds the same weights and takes its share of each batch; gradients are summed, so the steps are those
+of one process with the whole batch.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.autograd.function import FunctionCtx
+
+__all__ = ["Team", "team", "with_synchronised_batch_norm"]
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes of a run; one process alone is a team of one."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the files."""
+        return self.rank == 0
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """``tensor`` summed over the processes, in place."""
+        if self.size > 1:
+            distributed.all_reduce(tensor)
+        return tensor
+
+    def share(self, positions: Tensor) -> Tensor:
+        """The process's own part of a batch or of a split."""
+        return positions[self.rank :: self.size]
+
+    def wait(self) -> None:
+        """Wait for the others."""
+        if self.size > 1:
+            distributed.barrier()
+
+
+@contextmanager
+def team(device: torch.device) -> Iterator[Team]:
+    """The team that ``torchrun`` started, or that the caller set up; alone when there is none."""
+    if distributed.is_available() and distributed.is_initialized():
+        yield Team(distributed.get_rank(), distributed.get_world_size())
+    elif int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        try:
+            yield Team(distributed.get_rank(), distributed.get_world_size())
+        finally:
+            distributed.destroy_process_group()
+    else:
+        yield Team()
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over processes; what arrives backwards at the processes is summed as well."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, tensor: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        total = tensor.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        total = gradient.contiguous().clone()
+        distributed.all_reduce(total)
+        return total
+
+
+def _summed(tensor: Tensor) -> Tensor:
+    total = _Sum.apply(tensor)
+    assert isinstance(total, Tensor)
+    return total
+
+
+class SynchronisedBatchNorm(nn.Module):
+    """Batch norm whose mean and variance are those of the batch over all processes; works on the CPU too.
+
+    It takes over the parameters and buffers of an ordinary batch norm, under the same names.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, original: nn.BatchNorm1d | nn.BatchNorm2d):
+        super().__init__()
+        assert original.momentum is not None
+        self.eps = original.eps
+        self.momentum: float = original.momentum
+        self.weight, self.bias = original.weight, original.bias
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(original, name))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalise over all dimensions but the channels."""
+        shape = (1, -1) + (1,) * (inputs.ndim - 2)
+        if self.training:
+            mean, variance = self._statistics(inputs, shape)
+        else:
+            mean, variance = self.running_mean, self.running_var
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        return (inputs - mean.view(shape)) * scale.view(shape) + self.bias.view(shape)
+
+    def _statistics(self, inputs: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        over = (0, *range(2, inputs.ndim))
+        local = inputs.numel() // inputs.shape[1]
+        sums = torch.cat([inputs.sum(over), inputs.new_tensor([local])])
+        sums = _summed(sums)
+        count = sums[-1].detach()
+        mean = sums[:-1] / count
+        variance = _summed((inputs - mean.view(shape)).square().sum(over)) / count
+        with torch.no_grad():
+            self.num_batches_tracked.add_(1)
+            self.running_mean.lerp_(mean.detach(), self.momentum)
+            self.running_var.lerp_(variance.detach() * (count / (count - 1)), self.momentum)
+        return mean, variance
+
+
+def with_synchronised_batch_norm(module: nn.Module) -> nn.Module:
+    """``module`` with every batch norm replaced by a synchronised one, weights kept."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d):
+            setattr(module, name, SynchronisedBatchNorm(child))
+        else:
+            with_synchronised_batch_norm(child)
+    return module

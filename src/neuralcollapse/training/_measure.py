@@ -1,0 +1,81 @@
+"""Loss, accuracy and every neural-collapse metric of a model on a split, streamed and summed over processes."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import losses
+from ..data import Split
+from ..metrics import ClassStatistics
+from ..models import Classifier
+from ._distributed import Team
+from ._errors import TrainingStopped
+from ._objective import autocast
+from .plan import Plan
+
+__all__ = ["Features", "features_of", "measure_split"]
+
+BATCH = 512
+MEMORY = 2**29
+
+Features = tuple[Tensor, Tensor, Tensor]
+"""Features, logits and labels of some samples, on the CPU."""
+
+
+@torch.no_grad()
+def measure_split(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
+    """``loss``, ``accuracy`` and the metrics of the plan by name, in evaluation mode; the mode is restored.
+
+    Features of up to 512 MB are kept for the metrics that look at them twice; beyond that the model runs twice.
+    """
+    before = model.training
+    model.eval()
+    try:
+        return _measure(plan, model, split, team, device)
+    except ValueError as error:
+        if "finite" in str(error):
+            raise TrainingStopped(f"training diverged: {error}") from error
+        raise
+    finally:
+        model.train(before)
+
+
+def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
+    loss_of = losses.get(plan.loss)
+    weight, bias = model.head.weight.detach().cpu(), model.head.bias
+    bias = None if bias is None else bias.detach().cpu()
+    statistics = ClassStatistics(model.num_classes, model.feature_dim)
+    sums = torch.zeros(3, dtype=torch.float64)
+    kept: list[tuple[Tensor, Tensor]] | None = []
+    if len(split) * model.feature_dim * 4 > MEMORY:
+        kept = None
+    for features, logits, labels in features_of(plan, model, split, team, device):
+        right = (logits.argmax(1) == labels).sum()
+        sums += torch.stack([loss_of(logits, labels).double() * len(labels), right.double(), torch.tensor(len(labels))])
+        statistics.update(features, labels)
+        if kept is not None:
+            kept.append((features, labels))
+    team.sum(sums)
+    if team.size > 1:
+        statistics.all_reduce()
+    second = statistics.second_pass(weight, bias, metrics=plan.metrics)
+    again = kept or ((features, labels) for features, _, labels in features_of(plan, model, split, team, device))
+    for features, labels in again:
+        second.update(features, labels)
+    if team.size > 1:
+        second.all_reduce()
+    report = second.report()
+    loss, right, count = sums.tolist()
+    return {"loss": loss / count, "accuracy": right / count, **report.values}
+
+
+def features_of(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device):
+    """Batches of features as they enter the classifier, logits and labels, of this process's share of the split."""
+    layout = torch.channels_last if plan.channels_last else torch.contiguous_format
+    for positions in team.share(torch.arange(len(split))).split(BATCH):
+        images, labels = split.batch(positions)
+        with autocast(plan, device):
+            features = model.features(images.to(device, memory_format=layout))
+        logits = torch.nn.functional.linear(features.float(), model.head.weight, model.head.bias)
+        yield features.float().cpu(), logits.cpu(), labels

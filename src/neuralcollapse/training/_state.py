@@ -1,0 +1,122 @@
+"""Checkpoints: one safetensors file and one JSON file each, both checked by digests; nothing is pickled.
+
+The JSON file is written last: a checkpoint without it does not exist. A damaged one is skipped with a line about it.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from .._support.files import atomic_write, write_text
+
+__all__ = ["Checkpoint", "latest", "pack", "read_checkpoint", "unpack", "write_checkpoint", "write_tensors"]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A position in a run and all state there."""
+
+    epoch: int
+    """Finished epochs."""
+    step: int
+    """Finished steps of the next epoch."""
+    state: dict[str, Any]
+
+
+def pack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """``value`` (nested dicts, lists, numbers, text, tensors) as JSON; tensors go to ``tensors`` by name."""
+    if isinstance(value, Tensor):
+        name = f"t{len(tensors):06d}"
+        tensors[name] = value.detach().to("cpu", copy=True).contiguous()
+        return {"tensor": name}
+    if isinstance(value, dict):
+        return {"dict": [[pack(key, tensors), pack(item, tensors)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [pack(item, tensors) for item in value]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a checkpoint cannot hold a {type(value).__name__}")
+
+
+def unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """What :func:`pack` was given."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {unpack(key, tensors): unpack(item, tensors) for key, item in content}
+    items = [unpack(item, tensors) for item in content]
+    return items if kind == "list" else tuple(items)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
+    """Write a safetensors file, atomically, and return its digest."""
+    content = save(tensors)
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+
+    atomic_write(path, write)
+    return _digest(content)
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
+    """Write a checkpoint, then remove all but the last ``keep``."""
+    tensors: dict[str, Tensor] = {}
+    state = pack(checkpoint.state, tensors)
+    path = folder / f"{checkpoint.epoch:06d}-{checkpoint.step:08d}.safetensors"
+    digest = write_tensors(path, tensors)
+    body = json.dumps({"epoch": checkpoint.epoch, "step": checkpoint.step, "tensors": digest, "state": state})
+    text = json.dumps({"digest": _digest(body.encode()), "body": body})
+    write_text(path.with_suffix(".json"), text)
+    for old in _all(folder)[keep:]:
+        old.unlink(missing_ok=True)
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint whose JSON file is ``path``; raises ValueError when either file is damaged."""
+    outer = json.loads(path.read_text(encoding="utf-8"))
+    if outer["digest"] != _digest(outer["body"].encode()):
+        raise ValueError("its state file does not match its checksum")
+    body = json.loads(outer["body"])
+    content = path.with_suffix(".safetensors").read_bytes()
+    if body["tensors"] != _digest(content):
+        raise ValueError("its tensors do not match their checksum")
+    return Checkpoint(body["epoch"], body["step"], unpack(body["state"], load(content)))
+
+
+def latest(folder: Path, message: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole; each newer one that is not gets a line."""
+    for path in _all(folder):
+        try:
+            return read_checkpoint(path)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            message(f"checkpoint {path.stem} is damaged ({reason}): using the one before it")
+    return None
+
+
+def like(tensor: Tensor, model: Tensor) -> Tensor:
+    """``tensor`` in the memory layout of ``model``, where shapes agree: equal layout, equal rounding."""
+    if tensor.shape != model.shape:
+        return tensor
+    return torch.empty_like(model, dtype=tensor.dtype).copy_(tensor)
+
+
+def _all(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9]*-[0-9]*.json"), reverse=True)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -1,0 +1,112 @@
+"""Optimizers by name, each a function of parameter groups and learning rate."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
+
+from .._support.checks import flag, integer, real
+from .._support.registry import Registry
+
+__all__ = ["RiemannianSGD", "create_optimizer", "optimizers"]
+
+Groups = list[dict[str, Any]]
+
+optimizers: Registry[Callable[..., Optimizer]] = Registry("optimizer")
+
+
+def create_optimizer(spec: str, groups: Groups, learning_rate: float) -> Optimizer:
+    """The optimizer named by ``spec``, such as ``"sgd:momentum=0.9"``; a group may have ``sphere=True``."""
+    name, arguments = optimizers.parse(spec)
+    for key in ("groups", "learning_rate"):
+        if key in arguments:
+            raise ValueError(f"optimizer {spec!r}: {key} is a field of its own")
+    return optimizers[name](groups=groups, learning_rate=learning_rate, **arguments)
+
+
+@optimizers.add("sgd")
+def sgd(groups: Groups, learning_rate: float, momentum: float | int = 0.9, nesterov: bool = False) -> Optimizer:
+    """Stochastic gradient descent (all papers: momentum .9)."""
+    speed = real("momentum", momentum, minimum=0.0, below=1.0)
+    return SGD(groups, lr=learning_rate, momentum=speed, nesterov=flag("nesterov", nesterov))
+
+
+@optimizers.add("adam")
+def adam(groups: Groups, learning_rate: float, beta1: float | int = 0.9, beta2: float | int = 0.999) -> Optimizer:
+    """Adam with decay in the gradient (geometric, mse: lr 1e-3, batch 64)."""
+    return Adam(groups, lr=learning_rate, betas=_betas(beta1, beta2))
+
+
+@optimizers.add("adamw")
+def adamw(groups: Groups, learning_rate: float, beta1: float | int = 0.9, beta2: float | int = 0.999) -> Optimizer:
+    """Adam with decoupled decay."""
+    return AdamW(groups, lr=learning_rate, betas=_betas(beta1, beta2))
+
+
+@optimizers.add("lbfgs")
+def lbfgs(groups: Groups, learning_rate: float, history: int = 10, iterations: int = 20) -> Optimizer:
+    """L-BFGS with strong Wolfe line search, ``iterations`` on each batch (geometric: lr .1, batch 2048).
+
+    The loop gives it one objective a batch and forgets the history when the batch changes; a batch that is the whole
+    training set without augmentation is one objective for the whole run.
+    """
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    return LBFGS(
+        parameters,
+        lr=learning_rate,
+        max_iter=integer("iterations", iterations, minimum=1),
+        history_size=integer("history", history, minimum=1),
+        line_search_fn="strong_wolfe",
+    )
+
+
+@optimizers.add("riemannian-sgd")
+def riemannian_sgd(groups: Groups, learning_rate: float, momentum: float | int = 0.9) -> Optimizer:
+    """Gradient descent on the product of spheres for the rows of a normalised head, SGD for everything else."""
+    return RiemannianSGD(groups, learning_rate, real("momentum", momentum, minimum=0.0, below=1.0))
+
+
+class RiemannianSGD(Optimizer):
+    """SGD with momentum whose groups with ``sphere=True`` move along unit spheres, row by row.
+
+    There the gradient is projected on the tangent space, the step is retracted by normalising the row, and the
+    momentum is carried along by projecting it on the new tangent space. Those groups have no decay.
+    """
+
+    def __init__(self, groups: Groups, learning_rate: float, momentum: float):
+        super().__init__(groups, {"lr": learning_rate, "momentum": momentum, "weight_decay": 0.0, "sphere": False})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One step; ``closure``, when given, computes the gradients first and returns the objective."""
+        value = None
+        if closure is not None:
+            with torch.enable_grad():
+                value = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, parameter.grad, group)
+        return value
+
+    def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        sphere = group["sphere"]
+        slope = _tangent(gradient, parameter) if sphere else gradient + group["weight_decay"] * parameter
+        velocity = self.state[parameter].get("velocity")
+        velocity = slope.clone() if velocity is None else velocity.mul_(group["momentum"]).add_(slope)
+        parameter.add_(velocity, alpha=-group["lr"])
+        if sphere:
+            parameter.copy_(normalize(parameter, dim=1))
+            velocity = _tangent(velocity, parameter)
+        self.state[parameter]["velocity"] = velocity
+
+
+def _tangent(vectors: Tensor, rows: Tensor) -> Tensor:
+    return vectors - (vectors * rows).sum(1, keepdim=True) * rows
+
+
+def _betas(beta1: float | int, beta2: float | int) -> tuple[float, float]:
+    return real("beta1", beta1, minimum=0.0, below=1.0), real("beta2", beta2, minimum=0.0, below=1.0)

@@ -1,0 +1,121 @@
+"""A run directory: what a training run leaves behind, and how to read it."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from ..models import Classifier, create
+from .plan import Plan
+
+__all__ = ["Run", "describe_environment"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The directory of a run: plan, environment, metrics.jsonl, checkpoints, and done.json at its end."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "Run":
+        """The run in ``folder``."""
+        path = Path(folder)
+        if not (path / "plan.json").is_file():
+            raise ValueError(f"{path} holds no run: it has no plan.json")
+        return cls(path)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return Plan.from_file(self.folder / "plan.json")
+
+    @property
+    def done(self) -> dict[str, Any] | None:
+        """What a finished run says about itself; ``None`` while it is not finished."""
+        path = self.folder / "done.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """All lines of ``metrics.jsonl``."""
+        path = self.folder / "metrics.jsonl"
+        return list(_lines(path)) if path.is_file() else []
+
+    def curve(self, name: str, split: str = "train") -> tuple[list[int], list[float | None]]:
+        """Epochs and values of one metric on one split."""
+        rows = [row for row in self.history if row["split"] == split]
+        if rows and name not in rows[0]:
+            raise ValueError(f"{name!r} was not measured in {self.folder}")
+        return [row["epoch"] for row in rows], [row[name] for row in rows]
+
+    def final(self, split: str = "train") -> dict[str, Any]:
+        """The last measurement on a split."""
+        rows = [row for row in self.history if row["split"] == split]
+        if not rows:
+            raise ValueError(f"{self.folder} has no measurement on {split!r}")
+        return rows[-1]
+
+    def model(self, which: str = "final") -> Classifier:
+        """The trained model, ``"final"`` or ``"best"`` (by validation accuracy), in evaluation mode."""
+        path = self.folder / ("model.safetensors" if which == "final" else "checkpoints/best.safetensors")
+        if which not in ("final", "best") or not path.is_file():
+            raise ValueError(f"{self.folder} has no {which!r} model")
+        facts = json.loads((self.folder / "data.json").read_text(encoding="utf-8"))
+        plan = self.plan
+        shape = tuple(facts["image_shape"])
+        model = create(plan.model, shape, facts["num_classes"], head=plan.head, seed=plan.seed)
+        model.load_state_dict(load_file(path))
+        return model.eval()
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return  # a killed writer's last line
+
+
+def describe_environment(device: torch.device, team_size: int, batch_size: int) -> dict[str, Any]:
+    """Versions, threads and the git state of the user's folder."""
+    names = ("neuralcollapse", "torch", "numpy", "scipy", "safetensors", "pydantic")
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: _version(name) for name in names},
+        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
+        "threads": torch.get_num_threads(),
+        "processes": team_size,
+        "effective_batch_size": batch_size,
+        "batch_norm": "over the whole batch" if team_size == 1 else "over the whole batch (synchronised)",
+        "git": _git(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit of the working folder and whether it has changes; ``None`` outside a repository."""
+
+    def ask(*arguments: str) -> str:
+        command = ("git", *arguments)
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+
+    try:
+        return {"commit": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None

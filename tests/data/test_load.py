@@ -1,0 +1,173 @@
+"""Subsets, labels, hold-out, imbalance, normalisation, augmentation: exact, and drawn once."""
+
+import pytest
+import torch
+
+import neuralcollapse as nc
+from neuralcollapse.data import CropFlip, load
+
+
+def test_a_split_is_a_torch_data_set():
+    data = load("digits", per_class=5)
+    image, label = data.train[7]
+    assert image.shape == (1, 8, 8)
+    assert image.dtype == torch.float32
+    assert data.train[-1][1] == int(data.train.labels[-1])
+    with pytest.raises(IndexError):
+        data.train[50]
+    batches = list(torch.utils.data.DataLoader(data.train, batch_size=20))
+    assert [len(labels) for _, labels in batches] == [20, 20, 10]
+    assert torch.equal(batches[0][0][7], image)
+    assert label == int(batches[0][1][7])
+
+
+def test_the_loader_gives_everything_in_order_and_can_be_used_again():
+    split = load("digits").test
+    loader = split.loader(batch_size=100)
+    assert len(loader) == 3
+    for _ in range(2):
+        assert torch.equal(torch.cat([labels for _, labels in loader]), split.labels)
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        split.loader(batch_size=0)
+
+
+def test_normalisation_is_measured_on_the_training_split_only():
+    data = load("digits", per_class=30, validation=0.2)
+    images, _ = data.train.batch(torch.arange(len(data.train)))
+    assert float(images.mean()) == pytest.approx(0, abs=1e-5)
+    assert float(images.std(correction=0)) == pytest.approx(1, abs=1e-5)
+    for other in (data.validation, data.test):
+        assert other.normalisation is data.train.normalisation
+    assert abs(float(data.test.batch(torch.arange(200))[0].mean())) > 1e-5
+
+
+def test_normalisation_of_floats_and_of_constant_channels():
+    from neuralcollapse.data._split import measure_normalisation
+
+    images = torch.randn(50, 2, 3, 3, generator=torch.Generator().manual_seed(0)) + 1000
+    images[:, 1] = 7.0
+    found = measure_normalisation(images, torch.arange(50))
+    assert float(found.std[0]) == pytest.approx(float(images[:, 0].double().std(correction=0)), rel=1e-6)
+    assert found.std[1] == 1
+    assert (found(images)[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("per_class", [1, 10, 150])
+def test_balanced_subsets_are_nested_sorted_and_reproducible(per_class):
+    one, again = load("digits", per_class=per_class).train, load("digits", per_class=per_class).train
+    assert one.class_counts.tolist() == [per_class] * 10
+    assert torch.equal(one.index, again.index)
+    assert torch.equal(one.index, one.index.sort().values)
+    assert torch.equal(one.labels, load("digits").train.labels[one.index])
+    larger = load("digits", per_class=150).train
+    assert set(one.index.tolist()) <= set(larger.index.tolist())
+    if per_class == 10:
+        assert not torch.equal(one.index, load("digits", per_class=per_class, seed=1).train.index)
+
+
+def test_subsets_share_memory():
+    data = load("digits")
+    assert nc.data.balanced_subset(data.train, 3).images.data_ptr() == data.train.images.data_ptr()
+
+
+def test_random_labels_are_drawn_once_and_only_for_training():
+    plain, first, again = (
+        load("digits"),
+        load("digits", random_labels=True),
+        load("digits", random_labels=True),
+    )
+    assert torch.equal(first.train.labels, again.train.labels)
+    assert torch.equal(first.test.labels, plain.test.labels)
+    share = float((first.train.labels == plain.train.labels).double().mean())
+    assert 0.05 < share < 0.15
+    assert torch.equal(first.train.index, plain.train.index)
+    other = load("digits", random_labels=True, seed=1).train.labels
+    assert not torch.equal(first.train.labels, other)
+
+
+def test_hold_out_takes_its_share_of_every_class():
+    data = load("digits", validation=0.1)
+    assert data.validation.class_counts.tolist() == [15] * 10
+    assert data.train.class_counts.tolist() == [135] * 10
+    assert not set(data.train.index.tolist()) & set(data.validation.index.tolist())
+    with pytest.raises(ValueError, match="has one sample"):
+        load("digits", per_class=1, validation=0.1)
+    with pytest.raises(ValueError, match="validation must be less than 1"):
+        load("digits", validation=1.0)
+    assert load("digits").validation is None
+
+
+@pytest.mark.parametrize(
+    ("profile", "counts"),
+    [
+        ("exponential:ratio=100", [100, 60, 36, 22, 13, 8, 5, 3, 2, 1]),
+        ("exponential:ratio=1", [100] * 10),
+        ("step:ratio=10", [100] * 5 + [10] * 5),
+        ("step:ratio=20,minority=0.2", [100] * 8 + [5] * 2),
+    ],
+)
+def test_imbalance_profiles(profile, counts):
+    data = load("digits", per_class=100, imbalance=profile)
+    assert data.train.class_counts.tolist() == counts
+    assert len(data.test) == 297
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="exclude each other"):
+        load("digits", imbalance="step", random_labels=True)
+    with pytest.raises(ValueError, match="ratio must be at least 1"):
+        load("digits", imbalance="step:ratio=0.5")
+    with pytest.raises(ValueError, match="unknown imbalance profile 'stp'; did you mean 'step'"):
+        load("digits", imbalance="stp")
+    with pytest.raises(ValueError, match="class 0 has 150 samples, fewer than the 151"):
+        load("digits", per_class=151)
+    with pytest.raises(ValueError, match="unknown data set 'digit'; did you mean 'digits'"):
+        load("digit")
+    with pytest.raises(ValueError, match="seed must be at least 0"):
+        load("digits", per_class=3, seed=-1)
+
+
+def reference(images: torch.Tensor, padding: int, flip: bool, seed: int) -> torch.Tensor:
+    """Crop and flip one image at a time."""
+    generator = torch.Generator().manual_seed(seed)
+    count, _, height, width = images.shape
+    shifts = torch.randint(0, 2 * padding + 1, (2, count, 1), generator=generator)
+    mirrored = torch.randint(0, 2, (count, 1), generator=generator) if flip else torch.zeros(count, 1)
+    results = []
+    for i, image in enumerate(images):
+        padded = torch.zeros(image.shape[0], height + 2 * padding, width + 2 * padding, dtype=image.dtype)
+        padded[:, padding : padding + height, padding : padding + width] = image
+        top, left = int(shifts[0, i]), int(shifts[1, i])
+        crop = padded[:, top : top + height, left : left + width]
+        results.append(crop.flip(2) if mirrored[i] else crop)
+    return torch.stack(results)
+
+
+@pytest.mark.parametrize("flip", [True, False])
+@pytest.mark.parametrize("shape", [(6, 3, 32, 32), (5, 1, 8, 11), (0, 1, 4, 4)])
+@pytest.mark.parametrize("padding", [0, 4])
+def test_vectorised_crop_and_flip_equals_one_image_at_a_time(shape, padding, flip):
+    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(9))
+    found = CropFlip(padding, flip)(images, torch.Generator().manual_seed(3))
+    expected = reference(images, padding, flip, 3) if shape[0] else images
+    assert torch.equal(found, expected)
+
+
+def test_augmented_batches_follow_their_generator():
+    split = load("digits").train
+    positions = torch.arange(32)
+    one, _ = split.batch(positions, CropFlip(1), torch.Generator().manual_seed(0))
+    two, _ = split.batch(positions, CropFlip(1), torch.Generator().manual_seed(0))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, split.batch(positions)[0])
+    with pytest.raises(ValueError, match="needs a generator"):
+        split.batch(positions, CropFlip(1))
+    with pytest.raises(ValueError, match="padding must be at least 0"):
+        CropFlip(-1)
+
+
+def test_global_random_state_is_untouched():
+    before = torch.random.get_rng_state()
+    load("digits", per_class=5, validation=0.2, random_labels=True)
+    load("synthetic", imbalance="step")
+    assert torch.equal(before, torch.random.get_rng_state())

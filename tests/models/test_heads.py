@@ -1,0 +1,132 @@
+"""Every head of the registry under training; then what is special to each."""
+
+import pytest
+import torch
+
+import neuralcollapse as nc
+from neuralcollapse.frames import simplex_gram
+from neuralcollapse.models import LinearHead, NormalizedHead, SimplexETFHead, heads
+from neuralcollapse.models._heads import create_head
+
+
+def make(spec: str, dim: int = 6, classes: int = 4) -> torch.nn.Module:
+    return create_head(spec, dim, classes, torch.Generator().manual_seed(0))
+
+
+def step(head: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    generator = torch.Generator().manual_seed(5)
+    features = torch.randn(20, 6, generator=generator)
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(head(features), torch.arange(20) % 4).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("name", list(heads))
+def test_every_head_learns_saves_and_prepares(name):
+    head = make(name)
+    features = torch.randn(5, 6, requires_grad=True, generator=torch.Generator().manual_seed(1))
+    logits = head(features)
+    bias = 0 if head.bias is None else head.bias
+    torch.testing.assert_close(logits, head.prepare(features) @ head.weight.T + bias)
+    torch.testing.assert_close(head.prepare(head.prepare(features)), head.prepare(features))
+    logits.square().sum().backward()
+    assert features.grad.abs().sum() > 0
+    copy = make(name)
+    copy.load_state_dict(head.state_dict())
+    assert torch.equal(copy.weight, head.weight)
+    head.after_step()
+    assert isinstance(head.to(torch.float64).weight, torch.Tensor)
+    assert head.weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize("optimizer_class", [torch.optim.SGD, torch.optim.AdamW])
+def test_etf_is_fixed_under_an_optimizer_step_with_weight_decay(optimizer_class):
+    head = SimplexETFHead(6, 4)
+    before = head.weight.clone()
+    step(head, optimizer_class(head.parameters(), lr=0.5, weight_decay=0.1))
+    assert torch.equal(head.weight, before)
+    assert head.bias.abs().sum() > 0
+    assert [name for name, _ in head.named_parameters()] == ["bias"]
+    assert "weight" in head.state_dict()
+
+
+@pytest.mark.parametrize("dim", [3, 4, 9])
+def test_etf_has_the_simplex_gram_matrix(dim):
+    head = SimplexETFHead(dim, 4, bias=False, scale=3.0, seed=1)
+    torch.testing.assert_close((head.weight @ head.weight.T).double(), 9 * simplex_gram(4), atol=1e-5, rtol=0)
+    assert head.bias is None
+    assert list(head.parameters()) == []
+    assert "fixed" in repr(head)
+
+
+def test_etf_can_be_canonical_or_random():
+    canonical, random = SimplexETFHead(6, 4).weight, SimplexETFHead(6, 4, seed=0).weight
+    assert torch.equal(canonical, SimplexETFHead(6, 4).weight)
+    assert torch.equal(random, SimplexETFHead(6, 4, seed=0).weight)
+    assert not torch.equal(canonical, random)
+
+
+def test_normalized_rows_stay_unit_when_the_loop_projects():
+    head = NormalizedHead(6, 4, temperature=5.0)
+    optimizer = torch.optim.SGD(head.parameters(), lr=1.0, momentum=0.9)
+    for _ in range(5):
+        step(head, optimizer)
+        head.after_step()
+        torch.testing.assert_close(head.weight.norm(dim=1), torch.ones(4))
+
+
+def test_normalized_rows_stay_unit_when_attached_to_an_optimizer():
+    head = NormalizedHead(6, 4)
+    optimizer = torch.optim.SGD(head.parameters(), lr=1.0)
+    handle = head.attach(optimizer)
+    before = head.weight.detach().clone()
+    step(head, optimizer)
+    torch.testing.assert_close(head.weight.norm(dim=1), torch.ones(4))
+    assert not torch.allclose(head.weight, before)
+    handle.remove()
+    step(head, optimizer)
+    assert not torch.allclose(head.weight.norm(dim=1), torch.ones(4))
+
+
+def test_normalized_features_lie_on_the_sphere_of_radius_temperature():
+    model = nc.models.mlp(width=8, in_channels=1, image_size=4, head="normalized:temperature=2.5")
+    images = torch.randn(16, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    features = model.features(images)
+    torch.testing.assert_close(features.norm(dim=1), torch.full((16,), 2.5))
+    assert (model.head(torch.zeros(1, 8)) == 0).all()
+    assert model.head.temperature == 2.5
+    assert (model.head.in_features, model.head.out_features, model.head.bias) == (8, 10, None)
+
+
+def test_the_last_linear_layer_of_every_head_sees_the_prepared_features():
+    """Tools that hook the last ``nn.Linear`` measure what ``features`` returns."""
+    for name in heads:
+        model = nc.models.mlp(width=12, in_channels=1, image_size=4, head=name).eval()
+        linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear)][-1]
+        seen = []
+        linear.register_forward_pre_hook(lambda module, inputs, seen=seen: seen.append(inputs[0]))
+        images = torch.randn(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+        model(images)
+        torch.testing.assert_close(seen[0], model.features(images))
+
+
+def test_linear_head_starts_within_pytorchs_bound():
+    head = LinearHead(64, 10)
+    assert float(head.weight.detach().abs().max()) <= 1 / 8
+    assert torch.equal(head.weight, LinearHead(64, 10).weight)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: SimplexETFHead(2, 4), "feature_dim must be at least num_classes - 1 = 3"),
+        (lambda: SimplexETFHead(6, 4, scale=0.0), "scale must be greater than 0"),
+        (lambda: NormalizedHead(6, 4, temperature=-1.0), "temperature must be greater than 0"),
+        (lambda: LinearHead(0, 4), "feature_dim must be at least 1"),
+        (lambda: make("normalized:tau=3"), "has no parameter 'tau'"),
+        (lambda: make("etf:scale=nan"), "scale"),
+    ],
+)
+def test_bad_arguments_get_one_clear_line(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
