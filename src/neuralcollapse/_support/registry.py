@@ -64,7 +64,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     def __getitem__(self, name: str) -> Entry:
         key = self._aliases.get(name, name)
         if key not in self._entries:
-            raise unknown_name(self.kind, name, list(self))
+            raise unknown_name(self.kind, name, [*self, *sorted(self._aliases)])
         return self._entries[key]
 
     def __contains__(self, name: object) -> bool:

@@ -16,11 +16,13 @@ __all__ = ["app", "main", "print_json"]
 
 HELP = """Measure neural collapse, and solve and certify the models that explain it.
 
-Examples:
+**Try:**
 
-    neuralcollapse demo
-    neuralcollapse optimum --loss ce --classes 10 --per-class 100 --dim 20 --weight-decay 5e-4 --feature-decay 5e-4
-    neuralcollapse COMMAND --help
+```
+neuralcollapse demo
+neuralcollapse optimum --loss ce --classes 10 --per-class 100 --dim 20 --weight-decay 5e-4 --feature-decay 5e-4
+neuralcollapse COMMAND --help
+```
 """
 
 app = cyclopts.App(name="neuralcollapse", help=HELP, help_format="markdown", version=__version__)

@@ -21,10 +21,12 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
 
     Exit code 1 when something that is needed does not work.
 
-    Examples:
+    **Try:**
 
-        neuralcollapse doctor
-        neuralcollapse doctor --json
+    ```
+    neuralcollapse doctor
+    neuralcollapse doctor --json
+    ```
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ Every public module of this folder is one loss that registers itself; adding a l
 """
 
 from .._support.registry import load_entries
-from ._base import Linearization, LogitLoss, Loss, MarginOptimum, Transition, registry
+from ._base import Curve, Linearization, LogitLoss, Loss, MarginOptimum, Transition, registry
 
 load_entries(__name__, list(__path__))
 
@@ -16,6 +16,7 @@ from .supervised_contrastive import SupervisedContrastive  # noqa: E402
 
 __all__ = [
     "CrossEntropy",
+    "Curve",
     "Focal",
     "LabelSmoothing",
     "Linearization",

@@ -6,7 +6,7 @@ Logits z have rows of K entries; y is the true class; p = softmax(z). Mean reduc
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,9 +18,12 @@ from torch import Tensor
 from .._support.checks import describe, integer, real
 from .._support.registry import Registry
 
-__all__ = ["Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "registry"]
+__all__ = ["Curve", "Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "registry"]
 
 registry: "Registry[type[Loss]]" = Registry("loss")
+
+Curve = np.ndarray | np.floating
+"""What a scalar function of array-like arguments returns."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,19 @@ class Transition:
         return self.collapse_exists_below > self.zero_stable_above * (1 + 1e-12)
 
 
-class Linearization(Protocol):
+class Linearization(ABC):
     """Value and derivatives of the mean loss at one array of logits, sharing the softmax."""
 
     value: float
 
     @property
+    @abstractmethod
     def gradient(self) -> Float[Tensor, "N K"]:
         """The gradient of the mean loss in the logits."""
-        ...
 
+    @abstractmethod
     def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         """The Hessian of the mean loss times ``direction``; may overwrite ``direction``."""
-        ...
 
 
 class Loss(ABC):
@@ -94,8 +97,11 @@ class LogitLoss(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Mean loss of ``outputs`` (N, K) against ``labels`` (N,); half precision is computed in float32."""
-        logits, labels = self._checked(outputs, labels)
-        return self._mean(logits, labels)
+        return self._values(*self._checked(outputs, labels)).mean()
+
+    def values(self, logits: Tensor, labels: Tensor) -> Float[Tensor, " N"]:
+        """The loss of each sample."""
+        return self._values(*self._checked(logits, labels))
 
     def gradient(self, logits: Tensor, labels: Tensor) -> Float[Tensor, "N K"]:
         """Analytic gradient of the mean loss in the logits."""
@@ -113,7 +119,7 @@ class LogitLoss(Loss):
         """Value and derivatives at checked arguments: the engine of the unconstrained feature models."""
 
     @abstractmethod
-    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]: ...
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]: ...
 
     # What is known of convexity ---------------------------------------------------------------------------------
 
@@ -148,15 +154,15 @@ class LogitLoss(Loss):
 
     # Margin form ------------------------------------------------------------------------------------------------
 
-    def margin_value(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_value(self, margin: ArrayLike, num_classes: int) -> Curve:
         """ell(a): the loss at logits with z_true - z_other = a for every other class."""
         raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
 
-    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> Curve:
         """d ell / d a."""
         raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
 
-    def phi(self, total: ArrayLike, num_classes: int) -> np.ndarray:
+    def phi(self, total: ArrayLike, num_classes: int) -> Curve:
         """phi(t) with loss(z, y) >= phi(sum_{j != y} (z_j - z_y)), equality iff the wrong logits agree.
 
         losses, Definition 1; t is the *sum* over wrong classes, so phi(t) = ell(-t/(K-1)).
@@ -164,7 +170,7 @@ class LogitLoss(Loss):
         count = integer("num_classes", num_classes, minimum=2)
         return self.margin_value(-np.asarray(total, dtype=np.float64) / (count - 1), count)
 
-    def phi_derivative(self, total: ArrayLike, num_classes: int) -> np.ndarray:
+    def phi_derivative(self, total: ArrayLike, num_classes: int) -> Curve:
         """d phi / d t."""
         count = integer("num_classes", num_classes, minimum=2)
         slope = self.margin_derivative(-np.asarray(total, dtype=np.float64) / (count - 1), count)

@@ -10,12 +10,12 @@ from scipy.special import expit
 from torch import Tensor
 
 from .._support.checks import real
-from ._base import LogitLoss, MarginOptimum, entropy, log_wrong
+from ._base import Curve, Linearization, LogitLoss, MarginOptimum, entropy, log_wrong
 
 __all__ = ["SmoothedCrossEntropy"]
 
 
-class SoftmaxLinearization:
+class SoftmaxLinearization(Linearization):
     """Cross-entropy with smoothed targets around one array of logits; keeps softmax(z)."""
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], alpha: float):
@@ -54,8 +54,8 @@ class SmoothedCrossEntropy(LogitLoss):
     def _alpha(self) -> float:
         return 0.0
 
-    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
-        return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=self._alpha)
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=self._alpha)
 
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> SoftmaxLinearization:
         """Value and derivatives, sharing the softmax."""
@@ -67,13 +67,13 @@ class SmoothedCrossEntropy(LogitLoss):
         step = torch.full_like(labels[:, None], 1 - self._alpha, dtype=dual.dtype)
         return -entropy(target.scatter_add_(1, labels[:, None], step))
 
-    def margin_value(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_value(self, margin: ArrayLike, num_classes: int) -> Curve:
         """log(1 + (K-1) e^{-a}) + alpha (K-1)/K a."""
         margin = np.asarray(margin, dtype=np.float64)
         linear = self._alpha * (num_classes - 1) / num_classes * margin
         return np.logaddexp(0.0, log_wrong(num_classes) - margin) + linear
 
-    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> Curve:
         """-(1 - p) + alpha (K-1)/K."""
         margin = np.asarray(margin, dtype=np.float64)
         return self._alpha * (num_classes - 1) / num_classes - expit(log_wrong(num_classes) - margin)

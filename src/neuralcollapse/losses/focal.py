@@ -18,12 +18,12 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from .._support.checks import real
-from ._base import LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
+from ._base import Curve, Linearization, LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
 
 __all__ = ["Focal"]
 
 
-class FocalLinearization:
+class FocalLinearization(Linearization):
     """The focal loss around one array of logits; keeps q, the softmax over wrong classes."""
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], gamma: float):
@@ -68,10 +68,10 @@ class Focal(LogitLoss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", real("gamma", self.gamma, minimum=0))
 
-    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         true = logits.gather(1, labels[:, None]).squeeze(1)
         rest = logits.scatter(1, labels[:, None], -math.inf)
-        return _curve(torch.logsumexp(rest, dim=1) - true, self.gamma).mean()
+        return _curve(torch.logsumexp(rest, dim=1) - true, self.gamma)
 
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> FocalLinearization:
         """Value and derivatives, sharing the softmax over wrong classes."""
@@ -107,7 +107,10 @@ class Focal(LogitLoss):
         return (rate * wrong).scatter_add_(1, labels[:, None], -rate)
 
     def _scalar_conjugate(self, rate: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """F*(r) for 0 <= r <= 1 by bisection on the convex branch; any m gives a lower bound, so it is rounded up."""
+        """F*(r) for 0 <= r <= 1, by bisection for the m on the convex branch with h = r.
+
+        The error of F* is of second order in that of m, which is far below rounding.
+        """
         low = torch.full_like(rate, -80.0)
         high = torch.full_like(rate, min(_odds_of(self.tight_from), 80.0))
         for _ in range(70):
@@ -115,22 +118,21 @@ class Focal(LogitLoss):
             below = _slope(middle, self.gamma) < rate
             low = torch.where(below, middle, low)
             high = torch.where(below, high, middle)
-        # Between the brackets' ends the supremum is at most the tangents' intersection; rounding is far below 1e-13.
         attained = torch.maximum(rate * low - _curve(low, self.gamma), rate * high - _curve(high, self.gamma))
         return torch.where(rate > 0, attained, 0.0)
 
     # Margin form ------------------------------------------------------------------------------------------------
 
-    def margin_value(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_value(self, margin: ArrayLike, num_classes: int) -> Curve:
         """F(log(K-1) - a)."""
         odds = log_wrong(num_classes) - np.asarray(margin, dtype=np.float64)
         return np.exp(self.gamma * log_expit(odds)) * -log_expit(-odds)
 
-    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> np.ndarray:
+    def margin_derivative(self, margin: ArrayLike, num_classes: int) -> Curve:
         """-h(p) at p = 1/(1 + (K-1) e^{-a})."""
         return -self.slope_at_odds(log_wrong(num_classes) - np.asarray(margin, dtype=np.float64))
 
-    def slope_at_odds(self, odds: ArrayLike) -> np.ndarray:
+    def slope_at_odds(self, odds: ArrayLike) -> Curve:
         """h(p) as a function of m = log((1-p)/p), accurate for p near 0 and 1."""
         odds = np.asarray(odds, dtype=np.float64)
         bracket = expit(odds) - self.gamma * expit(-odds) * log_expit(-odds)

@@ -9,12 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._support.checks import real
-from ._base import LogitLoss, registry
+from ._base import Linearization, LogitLoss, registry
 
 __all__ = ["SquaredError"]
 
 
-class SquaredErrorLinearization:
+class SquaredErrorLinearization(Linearization):
     """The squared error around one array of logits: a quadratic."""
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], alpha: float, target: float):
@@ -61,10 +61,10 @@ class SquaredError(LogitLoss):
         object.__setattr__(self, "alpha", real("alpha", self.alpha, above=0))
         object.__setattr__(self, "target", real("target", self.target, above=0))
 
-    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         true = logits.gather(1, labels[:, None]).squeeze(1)
         wrong = logits.scatter(1, labels[:, None], 0.0)
-        return 0.5 * (self.alpha * (true - self.target).square() + wrong.square().sum(1)).mean()
+        return 0.5 * (self.alpha * (true - self.target).square() + wrong.square().sum(1))
 
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> SquaredErrorLinearization:
         """Value and derivatives."""

@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -19,19 +19,19 @@ __all__ = ["Problem", "ProblemLinearization", "problems"]
 problems: "Registry[type[Problem]]" = Registry("model")
 
 
-class ProblemLinearization(Protocol):
+class ProblemLinearization(ABC):
     """Value and derivatives of a model at one point, sharing whatever is costly (the softmax above all)."""
 
     value: float
 
     @property
+    @abstractmethod
     def gradient(self) -> Point:
         """The (Riemannian) gradient."""
-        ...
 
+    @abstractmethod
     def hessian_vector(self, direction: Point) -> Point:
         """The (Riemannian) Hessian times a (tangent) direction."""
-        ...
 
 
 class Problem(ABC):

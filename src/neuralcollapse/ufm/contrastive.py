@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..losses import SupervisedContrastive
-from ._problem import problems
+from ._problem import ProblemLinearization, problems
 from .certificate import Certificate
 from .normalized import SphereProblem
 from .optimum import Optimum
@@ -62,7 +62,7 @@ class ContrastiveUFM(SphereProblem):
         }
 
 
-class ContrastiveLinearization:
+class ContrastiveLinearization(ProblemLinearization):
     """The contrastive model around one point."""
 
     def __init__(self, problem: ContrastiveUFM, point: Point):

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from .._support.checks import real
 from ..losses import LogitLoss
-from ._problem import Problem, problems
+from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
@@ -100,7 +100,7 @@ class NormalizedUFM(SphereProblem):
         }
 
 
-class NormalizedLinearization:
+class NormalizedLinearization(ProblemLinearization):
     """The normalised model around one point; with G the gradient of the mean loss in the logits tau H W':
 
     alpha_k = <w_k, (G'H)_k>, beta_i = <h_i, (GW)_i>; the gradient is tau (G'H - alpha W, GW - beta H) and the

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from .. import losses
 from .._support.checks import describe, real
 from ..losses import LogitLoss
-from ._problem import Problem, problems
+from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
@@ -105,7 +105,7 @@ class RegularizedUFM(Problem):
         }
 
 
-class RegularizedLinearization:
+class RegularizedLinearization(ProblemLinearization):
     """The regularised model around one point."""
 
     def __init__(self, problem: RegularizedUFM, point: Point):

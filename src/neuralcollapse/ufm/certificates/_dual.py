@@ -5,7 +5,7 @@ g(Z) >= <L, Z> - g*(L) with g*(L) = (1/N) sum_i conj(N L_i). Here L = c U/N alon
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...losses import LogitLoss
 
-__all__ = ["best_on_ray", "feasible_free_bias", "refit_bias", "spectral_norm", "top_singular_pair"]
+__all__ = ["best_on_ray", "feasible_free_bias", "levelled", "refit_bias", "spectral_norm", "top_singular_pair"]
 
 
 def best_on_ray(bound: Callable[[float], float], largest: float) -> float:
@@ -62,6 +62,26 @@ def top_singular_pair(array: Float[Tensor, "N K"]) -> tuple[float, Float[Tensor,
 def spectral_norm(array: Float[Tensor, "N K"]) -> float:
     """The largest singular value."""
     return top_singular_pair(array)[0]
+
+
+def levelled(rows: Float[Tensor, "N K"], level: float | None) -> Iterator[tuple[Float[Tensor, "N K"], float]]:
+    """Dual rows whose large singular values are set to one level, with that level as their spectral norm.
+
+    At an optimum the active singular values all equal the level; scaling the whole array to fit under it costs a first
+    order in the distance to the optimum, levelling them a second one. Null spaces on both sides are kept, so row and
+    column sums that are zero stay zero. ``None`` takes the mean of the large ones.
+    """
+    values, vectors = torch.linalg.eigh(rows.T @ rows)
+    singular = values.clamp(min=0).sqrt()
+    top = float(singular[-1]) if level is None else level
+    for share in (0.5, 0.9, 0.99, 0.9999):
+        large = singular >= share * top
+        if bool(large.any()) and top > 0:
+            target = float(singular[large].mean()) if level is None else level
+            factor = torch.where(large, target / singular.clamp(min=1e-300), 1.0)
+            dual = rows @ (vectors * factor) @ vectors.T
+            norm = spectral_norm(dual)  # small singular values come out of the Gram matrix with few digits
+            yield (dual * (target / norm) if norm > target else dual), target
 
 
 def refit_bias(

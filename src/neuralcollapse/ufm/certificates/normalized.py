@@ -15,7 +15,7 @@ from torch import Tensor
 from ..certificate import Certificate
 from ..normalized import NormalizedLinearization, NormalizedUFM
 from ..point import Point
-from ._dual import best_on_ray, top_singular_pair
+from ._dual import best_on_ray, levelled, top_singular_pair
 from ._verdict import Evidence, judge
 
 __all__ = ["certify_normalized"]
@@ -66,6 +66,8 @@ def _lower_bound(problem: NormalizedUFM, point: Point, class_pull: Tensor, sampl
             return -float(loss.conjugate(c * rows, labels).mean()) - c * price
 
         bounds.append(best_on_ray(bound, loss.dual_reach(rows)))
+    price = tau * math.sqrt(problem.num_classes / problem.num_samples)
+    bounds += [-float(loss.conjugate(dual, labels).mean()) - price * level for dual, level in levelled(rows, None)]
     return max(bounds)
 
 

@@ -5,6 +5,7 @@ spectral norm at most mu, -g*(L) - |L'1|^2/(2 lb) is a lower bound: L'1 = 0 is n
 absent without a bias. It is absent too for balanced contrastive losses, where by symmetrisation b = 0 is optimal.
 """
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -14,7 +15,7 @@ from ...losses import SquaredError
 from ..certificate import Certificate
 from ..point import Point
 from ..regularized import RegularizedUFM
-from ._dual import best_on_ray, feasible_free_bias, refit_bias, spectral_norm, top_singular_pair
+from ._dual import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
 from ._verdict import Evidence, judge
 
 __all__ = ["certify_regularized"]
@@ -61,15 +62,16 @@ def _dual_bound(problem: RegularizedUFM, point: Point) -> float:
     if penalised and decay == 0:
         rows = feasible_free_bias(rows, loss, labels)
     count = problem.num_samples
+
+    def bound(dual: Tensor, c: float) -> float:
+        sums = c**2 * float(dual.sum(0).square().sum()) / count**2
+        penalty = sums / (2 * decay) if penalised and decay else 0.0
+        return -float(loss.conjugate(c * dual, labels).mean()) - penalty
+
     norm = spectral_norm(rows) / count
-    column_sums = float(rows.sum(0).square().sum()) / count**2
-    penalty = column_sums / (2 * decay) if penalised and decay else 0.0
-
-    def bound(c: float) -> float:
-        return -float(loss.conjugate(c * rows, labels).mean()) - c**2 * penalty
-
     reach = loss.dual_reach(rows)
-    return best_on_ray(bound, min(problem.mu / norm, reach) if norm > 0 else reach)
+    best = best_on_ray(lambda c: bound(rows, c), min(problem.mu / norm, reach) if norm > 0 else reach)
+    return max(best, *(bound(dual, 1.0) for dual, _ in levelled(rows, count * problem.mu)), -math.inf)
 
 
 def _rigorous_closed_form(problem: RegularizedUFM) -> float | None:

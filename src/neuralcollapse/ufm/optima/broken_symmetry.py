@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 
-from ...losses import LogitLoss
+from ...losses import Curve, LogitLoss
 from ..optimum import Optimum
 from ..point import Point
 from ..regularized import RegularizedUFM
@@ -74,7 +74,7 @@ def broken_symmetry_optimum(problem: RegularizedUFM, loss: LogitLoss, symmetric:
     )
 
 
-def _objective(problem: RegularizedUFM, loss: LogitLoss, learned, margin, shift) -> np.ndarray:
+def _objective(problem: RegularizedUFM, loss: LogitLoss, learned, margin, shift) -> Curve:
     """The full objective in the family, for arrays of m, a and delta."""
     count = problem.num_classes
     first = np.logaddexp(np.log(learned - 1.0) - margin, np.log(count - learned) - margin * (1 - 1 / learned) - shift)

@@ -1,0 +1,64 @@
+"""``neuralcollapse certify``: how far a point is from the global minimum."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ._app import app, print_json
+from ._problem_options import ProblemOptions
+
+
+@app.command
+def certify(
+    point: Path,
+    *,
+    problem: ProblemOptions | None = None,
+    tolerance: Annotated[float, Parameter(help="Relative gap within which a point counts as global.")] = 1e-8,
+    escape_out: Annotated[Path | None, Parameter(help="Write the escape direction to this .safetensors file.")] = None,
+    json: Annotated[bool, Parameter(help="Print one JSON object.", negative="")] = False,
+) -> None:
+    """Certify a point: a rigorous gap to the global minimum, and what kind of point it is.
+
+    The model is read from the file if it was written by this program; options that name a model override it.
+
+    **Try:**
+
+    ```
+    neuralcollapse certify point.safetensors
+    neuralcollapse certify point.safetensors --classes 10 --dim 32 --per-class 5 --temperature 1 --json
+    ```
+
+    Parameters
+    ----------
+    point
+        A .safetensors file with float64 arrays W (K, d), H (N, d) with rows sorted by class, and b (K,) if any.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from .._support.checks import real
+    from ..ufm import Problem, load_point, save_point
+
+    place, metadata = load_point(point)
+    options = problem or ProblemOptions()
+    if options.given:
+        model = options.build()
+    elif "problem" in metadata:
+        model = Problem.from_json(metadata["problem"])
+    else:
+        raise ValueError(f"{point} does not say which model it belongs to: give --classes, --dim and so on")
+    result = model.certify(place, real("tolerance", tolerance, above=0))
+    if escape_out is not None:
+        if result.escape is None:
+            raise ValueError(f"--escape-out: there is no escape direction, the verdict is {result.verdict!r}")
+        save_point(escape_out, result.escape, {"problem": model.to_json()})
+    if json:
+        print_json(result.to_dict())
+        return
+    Console().print(repr(model), highlight=False)
+    table = Table(show_header=False)
+    for name, value in result.to_dict().items():
+        if value is not None:
+            table.add_row(name.replace("_", " "), f"{value:.12g}" if isinstance(value, float) else str(value))
+    Console().print(table)

@@ -1,0 +1,10 @@
+"""Slices and curves of the models' landscapes, as numbers."""
+
+from .curves import bound_curve, decay_curve
+from .feature_slice import FeatureSlice, WideSlice
+from .phase import PhaseDiagram, phase_diagram
+
+psi = decay_curve
+xi = bound_curve
+
+__all__ = ["FeatureSlice", "PhaseDiagram", "WideSlice", "bound_curve", "decay_curve", "phase_diagram", "psi", "xi"]
