@@ -1,7 +1,7 @@
 """Ways down: one public module a method, each registering itself; adding a method is adding a file.
 
-A method is an iterator of states (:class:`~neuralcollapse.ufm.solvers._method.Method`); starting, stopping, recording and
-saving are shared.
+A method is an iterator of states (:class:`~neuralcollapse.ufm.solvers._method.Method`); starting, stopping,
+recording and saving are shared.
 """
 
 from ..._support.registry import load_entries

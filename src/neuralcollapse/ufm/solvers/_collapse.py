@@ -1,4 +1,5 @@
-"""How collapsed a point is: nc1, nc2, nc3 of sorted features, in float64 and without N x d temporaries to spare.
+"""How collapsed a point is: nc1, nc2, nc3 of sorted features, in float64 and without N x d temporaries to
+spare.
 
 M (K, d) are the class means less the sample mean, S_W the covariance within classes.
 """
@@ -36,7 +37,8 @@ class ClassMeans:
 
 
 def nc1(means: ClassMeans) -> float | None:
-    """tr(S_W S_B^+)/K on the span of the centred means by their thin SVD (geometric, section 4); None if they coincide.
+    """tr(S_W S_B^+)/K on the span of the centred means by their thin SVD (geometric, section 4); None if they
+    coincide.
 
     With M = U diag(s) V', S_B = M'M/K, so this is the mean over samples of sum_i (v_i'(h - mean))^2 / s_i^2.
     """
@@ -50,7 +52,9 @@ def nc1(means: ClassMeans) -> float | None:
 
 
 def nc2(rows: Float[Tensor, "K d"]) -> float | None:
-    """|| W W'/|W W'|_F - (I - 11'/K)/sqrt(K-1) ||_F (geometric, with the constant of the unit simplex); None at W = 0."""
+    """|| W W'/|W W'|_F - (I - 11'/K)/sqrt(K-1) ||_F (geometric, with the constant of the unit simplex); None
+    at W = 0.
+    """
     return simplex_deviation(rows @ rows.T)
 
 

@@ -20,10 +20,12 @@ class Step:
 
 
 def search(line: Line, value: float, slope: float, guess: float, noise: float) -> Step | None:
-    """A nearly exact minimiser along ``line``, where ``slope`` < 0 is the derivative at 0; None if there is no decrease.
+    """A nearly exact minimiser along ``line``, where ``slope`` < 0 is the derivative at 0; None if there is
+    no decrease.
 
-    With positive curvature the first trial is Newton's step, with negative curvature ``guess``, lengthened for as long
-    as the value falls. A trial that misses the parabola's prediction by a lot is refined once by interpolation.
+    With positive curvature the first trial is Newton's step, with negative curvature ``guess``, lengthened
+    for as long as the value falls. A trial that misses the parabola's prediction by a lot is refined once by
+    interpolation.
     """
     curvature = line.curvature()
     if curvature <= 0:
@@ -60,7 +62,9 @@ def backtrack(line: Line, value: float, slope: float, length: float, noise: floa
 
 
 def shrink(excess: float, promised: float) -> float:
-    """The factor to the minimum of the parabola with slope ``promised`` at 0 and value ``excess`` at 1, in [0.1, 0.5]."""
+    """The factor to the minimum of the parabola with slope ``promised`` at 0 and value ``excess`` at 1, in
+    [0.1, 0.5].
+    """
     bend = excess - promised
     return min(max(-promised / (2 * bend), 0.1), 0.5) if bend > 0 else 0.5
 

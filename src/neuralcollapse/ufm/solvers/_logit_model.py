@@ -1,7 +1,8 @@
 """The flat form of the two models on logits, with products counted.
 
-Z = tau H W' + 1 b' are the logits, G (N, K) is the gradient of the mean loss in them. A value costs one product of order
-N K d, a gradient two more, a Hessian product six; along a ray all values together cost two (:class:`LogitLine`).
+Z = tau H W' + 1 b' are the logits, G (N, K) is the gradient of the mean loss in them. A value costs one
+product of order N K d, a gradient two more, a Hessian product six; along a ray all values together cost two
+(:class:`LogitLine`).
 """
 
 import math
@@ -73,7 +74,7 @@ class LogitModel(Model):
         return 0.0
 
     def finish_gradient_(self, x: Float[Tensor, " D"], pull: Float[Tensor, " D"]) -> Tensor | None:
-        """Turn the pull of the mean loss on x into the gradient; what is returned comes back to the Hessian."""
+        """Turn the pull of the mean loss on x into the gradient; the result goes to the Hessian."""
         raise NotImplementedError
 
     def finish_hessian_(
@@ -204,10 +205,12 @@ class Along(Protocol):
 
 
 class LogitLine(Line):
-    """Z(t) = Z0 + t Z1 + t^2 Z2 along x + t d, scaled by rows and columns where the step is retracted to spheres.
+    """Z(t) = Z0 + t Z1 + t^2 Z2 along x + t d, scaled by rows and columns where the step is retracted to
+    spheres.
 
-    Z2 = tau dH dW' is one product; Z1 comes from (H + dH)(W + dW)' - Z0 - Z2, one more, instead of two. The direction is
-    first scaled to the size of x, so that this difference loses no digits that matter. Every trial is then O(NK).
+    Z2 = tau dH dW' is one product; Z1 comes from (H + dH)(W + dW)' - Z0 - Z2, one more, instead of two. The
+    direction is first scaled to the size of x, so that this difference loses no digits that matter. Every
+    trial is then O(NK).
     """
 
     def __init__(self, model: LogitModel, state: LogitState, direction: Float[Tensor, " D"]):

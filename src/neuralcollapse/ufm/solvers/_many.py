@@ -32,12 +32,13 @@ def solve_many(
     on_trial: Callable[[Trace], None] | None = None,
     **options: Any,
 ) -> list[Trace]:
-    """One :func:`solve` a seed, in the order of ``seeds``, over ``workers`` processes of one thread (None: all cores).
+    """One :func:`solve` a seed, in the order of ``seeds``, over ``workers`` processes of one thread (None:
+    all cores).
 
-    The results do not depend on the number of workers. With ``out`` each trial is saved in a folder of its own as soon as
-    it is done, and ``resume`` keeps the trials that are already there: an interrupted or killed run goes on where it was.
-    ``start`` and ``perturbation`` give perturbed starts, one a seed. ``options`` are those of :func:`solve`; ``on_trial``
-    is called with each trace as it comes.
+    The results do not depend on the number of workers. With ``out`` each trial is saved in a folder of its
+    own as soon as it is done, and ``resume`` keeps the trials that are already there: an interrupted or
+    killed run goes on where it was. ``start`` and ``perturbation`` give perturbed starts, one a seed.
+    ``options`` are those of :func:`solve`; ``on_trial`` is called with each trace as it comes.
     """
     numbers = _checked_seeds(seeds)
     way = resolve_method(problem, method)

@@ -22,16 +22,20 @@ methods_registry: "Registry[type[Method]]" = Registry("method")
 class Method(ABC):
     """A frozen, parametrised way down.
 
-    The iterator that :meth:`iterate` returns knows nothing of stopping and recording; it ends where rounding lets it go
-    no further.
+    The iterator that :meth:`iterate` returns knows nothing of stopping and recording; it ends where rounding
+    lets it go no further.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     leaves_saddles: ClassVar[bool] = False
-    """Whether a critical point found is certified, and left along the certificate's direction if it is a saddle."""
+    """Whether a critical point found is certified, and left along the certificate's direction if it is a
+    saddle.
+    """
     products: ClassVar[int] = 4
-    """Products of order N K d that an iteration costs, roughly: it sets how often costly measures are recorded."""
+    """Products of order N K d that an iteration costs, roughly: it sets how often costly measures are
+    recorded.
+    """
 
     @classmethod
     def supports(cls, problem: Problem) -> bool:
@@ -61,6 +65,6 @@ def flat_model(problem: Problem) -> Model:
 
 
 def rounding(model: Model, state: State) -> float:
-    """A change of the value below this may be rounding: logits of size tau carry errors of tau times 1e-16."""
+    """A change of the value below this may be rounding: logits of size tau carry errors of tau 1e-16."""
     temperature = getattr(model.problem, "temperature", 1.0)
     return 1e-15 * max(1.0, abs(state.value), temperature)

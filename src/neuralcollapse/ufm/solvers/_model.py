@@ -1,8 +1,8 @@
 """A model on one flat vector: what every method moves.
 
-The blocks of a point lie behind each other (W, H, b) in one float64 vector x, so that a method's linear algebra is a few
-calls on contiguous memory. A :class:`State` is the model at one x; methods ask a :class:`Model` for states, for steps
-that stay feasible and for the block metric.
+The blocks of a point lie behind each other (W, H, b) in one float64 vector x, so that a method's linear
+algebra is a few calls on contiguous memory. A :class:`State` is the model at one x; methods ask a
+:class:`Model` for states, for steps that stay feasible and for the block metric.
 """
 
 import math
@@ -24,7 +24,9 @@ def dot(left: Float[Tensor, " D"], right: Float[Tensor, " D"]) -> float:
 
 
 class State(ABC):
-    """The model at one point. ``value`` is known; vector, gradient and Hessian products are computed when asked for."""
+    """The model at one point. ``value`` is known; vector, gradient and Hessian products are computed when
+    asked for.
+    """
 
     value: float
 

@@ -17,8 +17,6 @@ class NormalizedModel(LogitModel):
     The metric weighs W by 1/K and H by 1/N: a feature's gradient is n times smaller than a classifier's.
     """
 
-    problem: NormalizedUFM
-
     def __init__(self, problem: NormalizedUFM):
         super().__init__(
             problem, problem.temperature, (float(problem.num_classes), float(problem.num_samples))

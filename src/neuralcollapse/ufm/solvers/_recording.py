@@ -60,7 +60,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Column:
-    """A measure by name: how it is computed, and what it costs in products of order N K d and in small operations."""
+    """A measure by name: how it is computed, and what it costs in products of order N K d and in small
+    operations.
+    """
 
     measure: Callable[[Snapshot], float | None]
     products: float = 0.0

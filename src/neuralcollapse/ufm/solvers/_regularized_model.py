@@ -16,10 +16,9 @@ __all__ = ["RegularizedModel"]
 class RegularizedModel(LogitModel):
     """Weight decay on all blocks; a flat space.
 
-    At a critical point lW W'W = lH H'H, and the loss's curvatures in W and in H stand as lW to lH: so does the metric.
+    At a critical point lW W'W = lH H'H, and the loss's curvatures in W and in H stand as lW to lH: so does
+    the metric.
     """
-
-    problem: RegularizedUFM
 
     def __init__(self, problem: RegularizedUFM):
         weight, feature = problem.weight_decay, problem.feature_decay

@@ -78,14 +78,15 @@ def solve(
 ) -> Trace:
     """Minimise ``problem`` from ``start`` (a random point drawn from ``seed`` if None).
 
-    ``method`` is a name of :func:`methods`, perhaps with parameters ("lbfgs:memory=5"), or a method object. The solve
-    stops at a gradient norm of ``tol``; at ``gap`` above a proved lower bound on the minimum (the closed form, else the
-    certificate's, checked ever more rarely), if given; after ``max_iter`` iterations; after ``max_seconds``.
+    ``method`` is a name of :func:`methods`, perhaps with parameters ("lbfgs:memory=5"), or a method object.
+    The solve stops at a gradient norm of ``tol``; at ``gap`` above a proved lower bound on the minimum (the
+    closed form, else the certificate's, checked ever more rarely), if given; after ``max_iter`` iterations;
+    after ``max_seconds``.
 
-    ``record`` names what the history holds: value, gradient_norm, gap (to the closed form), certified_gap, nc1, nc2, nc3,
-    accuracy; at every ``every``-th iteration (None: as often as costs a few percent). ``perturbation`` moves the start by
-    a seeded Gaussian step of that norm: from a critical point it shows whether a method gets away. ``on_record`` is called
-    with each new row. Works on one thread.
+    ``record`` names what the history holds: value, gradient_norm, gap (to the closed form), certified_gap,
+    nc1, nc2, nc3, accuracy; at every ``every``-th iteration (None: as often as costs a few percent).
+    ``perturbation`` moves the start by a seeded Gaussian step of that norm: from a critical point it shows
+    whether a method gets away. ``on_record`` is called with each new row. Works on one thread.
 
     >>> from neuralcollapse.ufm import NormalizedUFM, solve
     >>> trace = solve(NormalizedUFM("ce", num_classes=4, per_class=3, dim=8), method="trust-region")
@@ -101,7 +102,8 @@ def solve(
         begin = problem.random_point(seed) if start is None else start
         if options.perturbation:
             begin = perturb(problem, begin, options.perturbation, seed)
-        return _Run(problem, way, options, on_record).trace(begin, None if start is not None else seed)
+        used = start is None or options.perturbation > 0
+        return _Run(problem, way, options, on_record).trace(begin, seed if used else None)
 
 
 def resolve_method(problem: Problem, method: Any) -> Method:
@@ -229,7 +231,9 @@ class _Run:
         return state.value - self.lower <= gap
 
     def _second_order_check(self, model: Model, state: State) -> Certificate | None:
-        """The certificate of a point that has a small gradient but is known not to be, or may not be, a minimum."""
+        """The certificate of a point that has a small gradient but is known not to be, or may not be, a
+        minimum.
+        """
         reached, _ = self._reached(state)
         if reached is not None or (self.optimum is None and not self.method.leaves_saddles):
             return None

@@ -19,10 +19,11 @@ FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
 class Trace:
     """The result of :func:`neuralcollapse.ufm.solve`.
 
-    ``history`` maps a column's name to its entries, one a recorded iteration ("iteration" and "seconds" besides what was
-    asked for); ``pandas.DataFrame(trace.history)`` is the table. ``outcome`` is one word: "converged", "max_iter",
-    "max_seconds", "stalled" (rounding allows no further decrease) or "saddle" (a strict saddle that this method does not
-    leave); ``message`` is the sentence. ``regime`` names the closed-form solution that was reached, if it was.
+    ``history`` maps a column's name to its entries, one a recorded iteration ("iteration" and "seconds"
+    besides what was asked for); ``pandas.DataFrame(trace.history)`` is the table. ``outcome`` is one word:
+    "converged", "max_iter", "max_seconds", "stalled" (rounding allows no further decrease) or "saddle" (a
+    strict saddle that this method does not leave); ``message`` is the sentence. ``regime`` names the closed-
+    form solution that was reached, if it was.
     """
 
     point: Point
@@ -50,7 +51,8 @@ class Trace:
         return [dict(zip(self.history, row, strict=True)) for row in zip(*self.history.values(), strict=True)]
 
     def save(self, folder: str | Path) -> None:
-        """Write ``point.safetensors``, ``history.jsonl``, ``seconds.json`` and, last, ``trace.json`` into ``folder``.
+        """Write ``point.safetensors``, ``history.jsonl``, ``seconds.json`` and, last, ``trace.json`` into
+        ``folder``.
 
         Times have a file of their own: the others are the same, byte by byte, whenever the solve is repeated.
         """

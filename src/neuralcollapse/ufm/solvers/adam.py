@@ -19,8 +19,8 @@ __all__ = ["Adam"]
 class Adam(Method):
     """m, v: running means of grad and grad^2; x <- R_x(-rate m/sqrt(v)), tangent part (Kingma and Ba 2015).
 
-    With a constant rate the iterates circle around the minimum at a distance of about the rate. So the rate is halved
-    whenever ``patience`` iterations have not brought a lower value.
+    With a constant rate the iterates circle around the minimum at a distance of about the rate. So the rate
+    is halved whenever ``patience`` iterations have not brought a lower value.
     """
 
     learning_rate: float = 0.05

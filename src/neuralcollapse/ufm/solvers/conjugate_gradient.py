@@ -16,8 +16,8 @@ __all__ = ["ConjugateGradient"]
 class ConjugateGradient(Method):
     """d <- -M grad + beta d with Polak and Ribiere's beta >= 0, preconditioned by the block metric.
 
-    Directions are carried to the next point by projection. Newton's step along the ray is known from O(NK) work, so the
-    line search is exact to second order at the price of two products.
+    Directions are carried to the next point by projection. Newton's step along the ray is known from O(NK)
+    work, so the line search is exact to second order at the price of two products.
     """
 
     name: ClassVar[str] = "conjugate-gradient"

@@ -22,8 +22,9 @@ TRIALS = 40
 class GradientDescent(Method):
     """x <- R_x(-t M grad), M the block metric's inverse.
 
-    The first trial step is Barzilai and Borwein's, <s, M^-1 s>/<s, y>, which is the exact step of the iteration before;
-    it is halved or so until the value falls enough below the largest of the last ``window`` values (1: monotone).
+    The first trial step is Barzilai and Borwein's, <s, M^-1 s>/<s, y>, which is the exact step of the
+    iteration before; it is halved or so until the value falls enough below the largest of the last ``window``
+    values (1: monotone).
     """
 
     window: int = 5
@@ -49,7 +50,8 @@ class GradientDescent(Method):
             recent.append(after.value)
             new_downhill = model.precondition(after.gradient).neg_()
             new_slope = dot(after.gradient, new_downhill)
-            # With s = length * downhill: <s, M^-1 s> = -length^2 slope and <s, y> = length (<downhill, grad'> - slope).
+            # With s = length * downhill: <s, M^-1 s> = -length^2 slope and <s, y> = length (<downhill, grad'>
+            # - slope).
             turned = dot(downhill, after.gradient) - slope
             trial = -length * slope / turned if turned > 0 else 2 * length
             length = min(max(trial, 1e-3 * length), 1e3 * length)

@@ -21,10 +21,12 @@ TRIALS = 25
 @methods_registry.add("lbfgs", "l-bfgs")
 @dataclass(frozen=True)
 class LBFGS(Method):
-    """d = -B grad, B built from the last ``memory`` pairs s = x' - x, y = grad' - grad (Liu and Nocedal 1989).
+    """d = -B grad, B built from the last ``memory`` pairs s = x' - x, y = grad' - grad (Liu and Nocedal
+    1989).
 
-    B starts from the block metric. On spheres pairs are kept in the surrounding space and d is projected: it stays a
-    descent direction, since the gradient is tangent. A whole step is tried first: one value and one gradient an iteration.
+    B starts from the block metric. On spheres pairs are kept in the surrounding space and d is projected: it
+    stays a descent direction, since the gradient is tangent. A whole step is tried first: one value and one
+    gradient an iteration.
     """
 
     memory: int = 8

@@ -17,7 +17,8 @@ __all__ = ["TrustRegion"]
 
 
 SINGLE_FROM = 5e6
-"""From this many multiplications a product on, the quadratic model is solved in single precision: a product costs half.
+"""From this many multiplications a product on, the quadratic model is solved in single precision: a product
+costs half.
 
 Values, gradients and the test of a step stay in double precision, so the minimum found is as exact.
 """
@@ -25,7 +26,9 @@ Values, gradients and the test of a step stay in double precision, so the minimu
 
 @dataclass(frozen=True)
 class _ModelStep:
-    """A step within the region, the decrease that the quadratic model promises, and whether it ends on the border."""
+    """A step within the region, the decrease that the quadratic model promises, and whether it ends on the
+    border.
+    """
 
     step: Float[Tensor, " D"]
     promised: float
@@ -36,11 +39,12 @@ class _ModelStep:
 @methods_registry.add("trust-region", "tr")
 @dataclass(frozen=True)
 class TrustRegion(Method):
-    """min over |s| <= radius of <grad, s> + <s, Hessian s>/2, approximately; lengths are measured in the block metric.
+    """min over |s| <= radius of <grad, s> + <s, Hessian s>/2, approximately; lengths are measured in the
+    block metric.
 
-    Directions of negative curvature are followed to the border, and a critical point that the certificate finds to be a
-    strict saddle is left along its escape direction. A step that fails is shortened along its ray, at O(NK) a trial,
-    instead of solving again in a smaller region (Nocedal and Yuan 1998).
+    Directions of negative curvature are followed to the border, and a critical point that the certificate
+    finds to be a strict saddle is left along its escape direction. A step that fails is shortened along its
+    ray, at O(NK) a trial, instead of solving again in a smaller region (Nocedal and Yuan 1998).
     """
 
     name: ClassVar[str] = "trust-region"
@@ -80,10 +84,12 @@ class TrustRegion(Method):
 def truncated_conjugate_gradient(
     model: Model, state: State, radius: float, precision: torch.dtype
 ) -> _ModelStep:
-    """Preconditioned conjugate gradients, stopped at the border, at negative curvature or at a small residual.
+    """Preconditioned conjugate gradients, stopped at the border, at negative curvature or at a small
+    residual.
 
-    The residual has to fall by min(1/4, sqrt(its size)): superlinear convergence without solving the model better than
-    it is. The gradient is scaled to unit length first, so that single precision neither under- nor overflows.
+    The residual has to fall by min(1/4, sqrt(its size)): superlinear convergence without solving the model
+    better than it is. The gradient is scaled to unit length first, so that single precision neither under-
+    nor overflows.
     """
     exact = state.gradient
     scale = math.sqrt(dot(exact, model.precondition(exact)))
