@@ -149,5 +149,7 @@ def _prepare(
             raise ValueError(f"{folder}: holds trials of another problem, method or options (see plan.json)")
     else:
         write_json(path, plan)
+    for unfinished in folder.glob("trial-*/.*.tmp"):
+        unfinished.unlink(missing_ok=True)
     kept = [seed for seed in seeds if Trace.saved_in(trial_folder(folder, seed))]
     return {seed: Trace.load(trial_folder(folder, seed)) for seed in kept}

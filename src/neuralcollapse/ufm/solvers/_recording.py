@@ -17,7 +17,7 @@ __all__ = ["COLUMNS", "Recorder", "check_record", "sparing_interval"]
 
 CALL = 75_000.0
 """The price of a small tensor operation, in multiplications."""
-SHARE = 0.06
+SHARE = 0.08
 """The share of an iteration that recording may cost."""
 
 
@@ -78,7 +78,7 @@ COLUMNS: dict[str, Column] = {
     "nc1": Column(lambda shot: nc1(shot.means), products=1.5, calls=20, decompositions=1),
     "nc2": Column(Snapshot.nc2, calls=8),
     "nc3": Column(Snapshot.nc3, calls=12),
-    "accuracy": Column(Snapshot.accuracy, products=0.3, calls=4),
+    "accuracy": Column(Snapshot.accuracy, products=0.1, calls=4),
 }
 
 
@@ -93,17 +93,18 @@ def check_record(record: Sequence[str]) -> tuple[str, ...]:
 
 
 def sparing_interval(model: Model, method: Method, record: Sequence[str]) -> int:
-    """Every how many iterations the columns can be recorded for about a twentieth of the iterations' cost.
+    """Every how many iterations the columns can be recorded for less than a tenth of the iterations' cost.
 
     By count of operations, not by the clock: a history does not depend on how busy the machine was.
     """
     problem = model.problem
-    decomposition = 20.0 * problem.num_classes * problem.num_classes * min(problem.dim, problem.num_samples)
+    decomposition = 12.0 * problem.num_classes * problem.num_classes * min(problem.dim, problem.num_samples)
     price = 0.0
     for name in record:
         column = COLUMNS[name]
         price += column.products * model.work + column.calls * CALL + column.decompositions * decomposition
-    iteration = method.products * (model.work + 8 * CALL)
+    # A product comes with the softmax's passes over the logits, and with some ten small operations.
+    iteration = method.products * (2.2 * model.work + 10 * CALL)
     return max(1, math.ceil(price / (SHARE * iteration)))
 
 

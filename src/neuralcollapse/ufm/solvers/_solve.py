@@ -188,9 +188,10 @@ class _Run:
                 if verdict.verdict == STRICT_SADDLE and self.method.leaves_saddles:
                     away = _leave(model, state, verdict)
                     if away is not None:
-                        state = away
+                        state, iteration, unchecked_until = away, iteration + 1, iteration + 1
                         path = self.method.iterate(model, state)
                         self.note = f", after leaving a strict saddle of curvature {verdict.curvature:.2g}"
+                        continue
                 elif norm == 0:
                     return "saddle", "at a strict saddle, where the gradient vanishes", state, iteration
                 unchecked_until = iteration + 50

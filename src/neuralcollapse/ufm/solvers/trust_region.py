@@ -50,7 +50,7 @@ class TrustRegion(Method):
     name: ClassVar[str] = "trust-region"
     summary: ClassVar[str] = "Steihaug-Toint on the analytic Hessian in the block metric; leaves saddles"
     leaves_saddles: ClassVar[bool] = True
-    products: ClassVar[int] = 40
+    products: ClassVar[int] = 12
 
     def iterate(self, model: Model, state: State) -> Iterator[State]:
         """One region an iteration."""
