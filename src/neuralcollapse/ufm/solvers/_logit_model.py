@@ -41,25 +41,42 @@ class LogitModel(Model):
         self.shape = shape
         self.row_entries = shape[0] * shape[1]
         self.labels = problem.labels
+        self.has_bias = problem.has_bias
+        self._columns: dict[torch.dtype, Tensor] = {}
 
     def rows(self, x: Float[Tensor, " D"]) -> Float[Tensor, "R d"]:
         """W above H, as a view."""
-        return (x[: self.row_entries] if self.problem.has_bias else x).view(self.shape)
+        return (x[: self.row_entries] if self.has_bias else x).view(self.shape)
 
     def bias(self, x: Float[Tensor, " D"]) -> Float[Tensor, " K"] | None:
         """b, as a view."""
-        return x[self.row_entries :] if self.problem.has_bias else None
+        return x[self.row_entries :] if self.has_bias else None
+
+    def halves(self, rows: Float[Tensor, "R d"]) -> tuple[Float[Tensor, "K d"], Float[Tensor, "N d"]]:
+        """W and H, as views (narrowing is the cheapest way to one)."""
+        return rows.narrow(0, 0, self.classes), rows.narrow(0, self.classes, self.shape[0] - self.classes)
 
     def logits_at(self, x: Float[Tensor, " D"]) -> Float[Tensor, "N K"]:
         """Tau H W' + 1 b'."""
-        rows = self.rows(x)
-        logits = torch.mm(rows[self.classes :], rows[: self.classes].T)
+        W, H = self.halves(self.rows(x))
+        logits = torch.mm(H, W.T)
         if self.temperature != 1:
             logits *= self.temperature
         bias = self.bias(x)
         if bias is not None:
             logits += bias
         return logits
+
+    def precondition(self, vector: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
+        """Each block times its scale, in one operation where there is no bias."""
+        if self.has_bias:
+            return super().precondition(vector)
+        column = self._columns.get(vector.dtype)
+        if column is None:
+            column = torch.full((self.shape[0], 1), self.scales[1], dtype=vector.dtype)
+            column[: self.classes] = self.scales[0]
+            self._columns[vector.dtype] = column
+        return torch.mul(vector.view(self.shape), column).view(-1)
 
     def state(self, x: Float[Tensor, " D"]) -> "LogitState":
         """The model at ``x``."""
@@ -78,9 +95,14 @@ class LogitModel(Model):
         raise NotImplementedError
 
     def finish_hessian_(
-        self, hessian: "LogitHessian", direction: Float[Tensor, " D"], bend: Float[Tensor, " D"]
+        self,
+        hessian: "LogitHessian",
+        direction: Float[Tensor, " D"],
+        turn: Float[Tensor, "R d"],
+        bend: Float[Tensor, " D"],
+        out: Float[Tensor, "R d"],
     ) -> None:
-        """Turn the mean loss's own second derivative times ``direction`` into the whole one."""
+        """Turn the mean loss's own product ``bend`` into the whole one; ``turn`` and ``out`` are rows."""
         raise NotImplementedError
 
     def along(self, state: "LogitState", direction: Float[Tensor, " D"]) -> "Along":
@@ -138,11 +160,12 @@ class LogitState(State):
         """(G'H, GW, G'1) and what decay or the spheres make of it: two products."""
         if self._gradient is None:
             model, x, slope = self.model, self.x, self.slope
-            rows, classes = model.rows(x), model.classes
+            W, H = model.halves(model.rows(x))
             pull = torch.empty_like(x)
-            pull_rows, pull_bias = model.rows(pull), model.bias(pull)
-            torch.mm(slope.T, rows[classes:], out=pull_rows[:classes])
-            torch.mm(slope, rows[:classes], out=pull_rows[classes:])
+            pull_W, pull_H = model.halves(model.rows(pull))
+            pull_bias = model.bias(pull)
+            torch.mm(slope.T, H, out=pull_W)
+            torch.mm(slope, W, out=pull_H)
             if pull_bias is not None:
                 torch.sum(slope, dim=0, out=pull_bias)
             self.multipliers = model.finish_gradient_(x, pull)
@@ -157,39 +180,44 @@ class LogitState(State):
 
 
 class LogitHessian:
-    """The Hessian at one state, ready for many products in one precision."""
+    """The Hessian at one state in one precision: copies, views and buffers for many products."""
 
     def __init__(self, state: LogitState, dtype: torch.dtype):
-        self.dtype, self.model = dtype, state.model
-        self.x, self.slope = state.x.to(dtype), state.slope.to(dtype)
+        model = state.model
+        self.dtype, self.model = dtype, model
         state.gradient  # noqa: B018  (computes the multipliers)
+        self.x, slope = state.x.to(dtype), state.slope.to(dtype)
         self.multipliers = None if state.multipliers is None else state.multipliers.to(dtype)
         self.loss = state.loss
         if dtype != state.x.dtype:
-            self.loss = self.model.problem.loss.linearize(state.logits.to(dtype), self.model.labels)
-        rows = self.model.rows(self.x)
-        self.W, self.H = rows[: self.model.classes], rows[self.model.classes :]
+            self.loss = model.problem.loss.linearize(state.logits.to(dtype), model.labels)
+        self.base = model.rows(self.x)
+        self._W, self._H = model.halves(self.base)
+        self._W_transposed = self._W.T
+        self._slope, self._slope_transposed = slope, slope.T
+        self._change = torch.empty_like(slope)
+        self._result = torch.empty_like(self.x)
+        self._out, self._out_bias = model.rows(self._result), model.bias(self._result)
+        self._out_W, self._out_H = model.halves(self._out)
 
     def __call__(self, direction: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
         """Two products into the logits, the softmax's Hessian, four products out."""
-        model, classes, W, H = self.model, self.model.classes, self.W, self.H
+        model, W, H = self.model, self._W, self._H
         turn, turn_bias = model.rows(direction), model.bias(direction)
-        dW, dH = turn[:classes], turn[classes:]
-        change = torch.mm(dH, W.T)
+        dW, dH = model.halves(turn)
+        change = torch.mm(dH, self._W_transposed, out=self._change)
         change.addmm_(H, dW.T)
         if model.temperature != 1:
             change *= model.temperature**2
         if turn_bias is not None:
             change += turn_bias
         bend = self.loss.hessian_vector(change)
-        result = torch.empty_like(direction)
-        out, out_bias = model.rows(result), model.bias(result)
-        torch.mm(bend.T, H, out=out[:classes]).addmm_(self.slope.T, dH)
-        torch.mm(bend, W, out=out[classes:]).addmm_(self.slope, dW)
-        if out_bias is not None:
-            torch.sum(bend, dim=0, out=out_bias)
-        model.finish_hessian_(self, direction, result)
-        return result
+        torch.mm(bend.T, H, out=self._out_W).addmm_(self._slope_transposed, dH)
+        torch.mm(bend, W, out=self._out_H).addmm_(self._slope, dW)
+        if self._out_bias is not None:
+            torch.sum(bend, dim=0, out=self._out_bias)
+        model.finish_hessian_(self, direction, turn, self._result, self._out)
+        return self._result
 
 
 class Along(Protocol):
@@ -222,8 +250,8 @@ class LogitLine(Line):
         self._unit = max(math.sqrt(dot(x, x)), 1.0) / length if length > 0 else 1.0
         turn = direction * self._unit
         self._along = model.along(state, turn)
-        rows, classes = model.rows(turn), model.classes
-        self._second = torch.mm(rows[classes:], rows[:classes].T)
+        dW, dH = model.halves(model.rows(turn))
+        self._second = torch.mm(dH, dW.T)
         if model.temperature != 1:
             self._second *= model.temperature
         self._first = model.logits_at(turn.add_(x))

@@ -52,7 +52,7 @@ class State(ABC):
 
     @abstractmethod
     def hessian_vector(self, direction: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
-        """The Hessian (on spheres the Riemannian one) times a tangent vector, in a new vector."""
+        """The (Riemannian) Hessian times a tangent vector; the next product may overwrite it."""
 
 
 class Line(ABC):

@@ -41,13 +41,17 @@ class NormalizedModel(LogitModel):
         return self._radial_(x.view(self.shape), pull.view(self.shape))
 
     def finish_hessian_(
-        self, hessian: LogitHessian, direction: Float[Tensor, " D"], bend: Float[Tensor, " D"]
+        self,
+        hessian: LogitHessian,
+        direction: Float[Tensor, " D"],
+        turn: Float[Tensor, "R d"],
+        bend: Float[Tensor, " D"],
+        out: Float[Tensor, "R d"],
     ) -> None:
         """Subtract multipliers times ``direction`` and project (normalized, eqs. (7) and (8), corrected)."""
         assert hessian.multipliers is not None
-        rows = bend.view(self.shape)
-        rows.addcmul_(hessian.multipliers, direction.view(self.shape), value=-1)
-        self._radial_(hessian.x.view(self.shape), rows)
+        out.addcmul_(hessian.multipliers, turn, value=-1)
+        self._radial_(hessian.base, out)
 
     def along(self, state: LogitState, direction: Float[Tensor, " D"]) -> "_SphereAlong":
         """Rows of x + t d have norms sqrt(1 + t^2 |d|^2)."""

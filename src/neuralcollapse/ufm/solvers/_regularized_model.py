@@ -55,7 +55,12 @@ class RegularizedModel(LogitModel):
         self.add_decay_(pull, x)
 
     def finish_hessian_(
-        self, hessian: LogitHessian, direction: Float[Tensor, " D"], bend: Float[Tensor, " D"]
+        self,
+        hessian: LogitHessian,
+        direction: Float[Tensor, " D"],
+        turn: Float[Tensor, "R d"],
+        bend: Float[Tensor, " D"],
+        out: Float[Tensor, "R d"],
     ) -> None:
         """Add the decays' part."""
         self.add_decay_(bend, direction)

@@ -46,13 +46,13 @@ class Adam(Method):
             correction = math.sqrt(1 - decay_square**count) / (1 - decay**count)
             direction = model.project_(state.x, mean / square.sqrt().add_(tiny))
             before, state = state, model.step(state, direction, -rate * correction)
-            rate = min(1.05 * rate, self.learning_rate) if _lower(model, state, before) else 0.7 * rate
+            rate = min(_change(model, state, before) * rate, self.learning_rate)
             yield state
 
 
-def _lower(model: Model, state: State, before: State) -> bool:
-    """Whether the value has fallen; where rounding hides it, whether the gradient norm has."""
+def _change(model: Model, state: State, before: State) -> float:
+    """The factor for the rate: by the value, or where rounding hides its change, by the gradient norm."""
     change = state.value - before.value
-    if abs(change) <= 4 * rounding(model, state):
-        return state.gradient_norm < before.gradient_norm
-    return change < 0
+    if abs(change) > 4 * rounding(model, state):
+        return 1.05 if change < 0 else 0.7
+    return 1.05 if state.gradient_norm < before.gradient_norm else 0.9
