@@ -383,7 +383,7 @@ def large() -> None:
     problem = NormalizedUFM("ce", 1000, 50, 1024)
     start, best = problem.random_point(0), problem.optimum().value
     rows = []
-    for method in ("reduced", "conjugate-gradient", "gradient-descent"):
+    for method in ("reduced", "conjugate-gradient"):
         begin = time.process_time()
         trace = solve(problem, method, start, tol=0.0, gap=1e-6, max_iter=200, record=())
         seconds = time.process_time() - begin

@@ -129,7 +129,7 @@ def test_collapse_measures_against_their_definitions(counts, dim):
     found = ClassMeans(features, counts)
     expected = float(torch.trace(within @ torch.linalg.pinv(between, hermitian=True))) / classes
     assert nc1(found) == pytest.approx(expected, rel=1e-8)
-    target = (torch.eye(classes) - 1 / classes).double() / math.sqrt(classes - 1)
+    target = (torch.eye(classes, dtype=torch.float64) - 1 / classes) / math.sqrt(classes - 1)
     for value, array in ((nc2(weight), weight @ weight.T), (nc3(weight, found), weight @ centred.T)):
         assert value == pytest.approx(float((array / array.norm() - target).norm()), rel=1e-12)
 
@@ -146,8 +146,9 @@ def test_recording_is_sparing_and_does_not_depend_on_the_clock():
     large = NormalizedUFM("ce", 30, 20, 40)
     first, again = (solve(large, "gd", max_iter=60) for _ in range(2))
     assert first.history["iteration"] == again.history["iteration"]
-    assert len(first.history["iteration"]) < 40
-    assert len(solve(large, "gd", max_iter=60, record=("value", "gap")).history["value"]) > 50
+    assert len(first.history["iteration"]) < first.iterations / 3
+    cheap = solve(large, "gd", max_iter=60, record=("value", "gap"))
+    assert len(cheap.history["value"]) == cheap.iterations + 1
 
 
 def test_rows_are_reported_as_they_come():
@@ -179,6 +180,16 @@ def test_a_broken_trace_is_named(tmp_path):
     (tmp_path / "trace.json").write_text("{}")
     with pytest.raises(ValueError, match="not a saved trace"):
         Trace.load(tmp_path)
+
+
+def test_points_are_ordinary_tensors():
+    problem = NormalizedUFM("ce", 3, 2, 4)
+    trace = solve(
+        problem, max_iter=2, on_record=lambda row: torch.ones(1, requires_grad=True).sum().backward()
+    )
+    weight = trace.point.W.requires_grad_()
+    problem.loss(trace.point.H @ weight.T, problem.labels).backward()
+    assert weight.grad is not None
 
 
 def test_threads_are_as_before_afterwards():

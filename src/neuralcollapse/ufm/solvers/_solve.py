@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -98,12 +98,17 @@ def solve(
     seed = integer("seed", seed)
     if start is not None:
         problem.check(start)
-    with torch_threads(1), torch.no_grad():
-        begin = problem.random_point(seed) if start is None else start
-        if options.perturbation:
-            begin = perturb(problem, begin, options.perturbation, seed)
-        used = start is None or options.perturbation > 0
-        return _Run(problem, way, options, on_record).trace(begin, seed if used else None)
+    begin = problem.random_point(seed) if start is None else start.map(torch.detach)
+    if options.perturbation:
+        begin = perturb(problem, begin, options.perturbation, seed)
+    used = start is None or options.perturbation > 0
+    run = _Run(problem, way, options, on_record)
+    # Inference mode makes small operations a fifth cheaper, but its tensors may not leave it: the labels are
+    # made before (the problem keeps them), the point is copied after.
+    assert len(problem.labels)
+    with torch_threads(1), torch.inference_mode():
+        trace = run.trace(begin, seed if used else None)
+    return replace(trace, point=trace.point.map(torch.clone))
 
 
 def resolve_method(problem: Problem, method: Any) -> Method:
@@ -219,7 +224,8 @@ class _Run:
     def _record(self, recorder: Recorder, iteration: int, state: State, last: bool = False) -> None:
         row = recorder.add(iteration, state, last)
         if row is not None and self.on_record is not None:
-            self.on_record(row)
+            with torch.inference_mode(False):
+                self.on_record(row)
 
     def _within_gap(self, model: Model, state: State, iteration: int) -> bool:
         gap = self.options.gap
