@@ -26,11 +26,11 @@ def critical_temperature(loss: LogitLoss, num_classes: int) -> float:
     """tau* below which collapse is the minimiser: (K-1)/K times the minimiser of ell (infinite if ell only falls)."""
     if not loss.contrastive:
         raise ValueError(f"the critical temperature is defined for contrastive losses, not for {loss.spec}")
+    if float(loss.margin_derivative(1e6, num_classes)) <= 0:
+        return math.inf
     horizon = 1.0
     while float(loss.margin_derivative(horizon, num_classes)) <= 0:
         horizon *= 2
-        if horizon > 1e6:
-            return math.inf
     margin = root(lambda a: float(loss.margin_derivative(a, num_classes)), 0.0, horizon)
     return margin * (num_classes - 1) / num_classes
 
