@@ -94,7 +94,7 @@ class Recorder:
         # One pass wherever its matrix fits: running the model again costs more than the larger products.
         wanted = needs | {"scatter"} if "projection" in needs else needs
         number, self._missing = choose_passes(
-            settings.passes, wanted, self._classes, dim, settings.memory_limit
+            settings.passes, wanted, self._classes, dim, settings.memory_limit, True
         )
         if not needs & {"projection", "scatter"}:
             number = 2
