@@ -85,8 +85,9 @@ def measure(
     needs = frozenset(need for metric in chosen for need in metric.needs)
     other = None if out_of_distribution is None else mean_of(out_of_distribution, source.dim)
 
-    number, missing = choose_passes(passes, needs, classes, source.dim, limit)
-    if number == 1 or source.dtype == torch.float64:
+    double = source.dtype == torch.float64
+    number, missing = choose_passes(passes, needs, classes, source.dim, limit, double)
+    if number == 1 or double:
         statistics = one_pass(source, targets, classes, number)
         needs -= {"within"}
     else:
@@ -139,11 +140,12 @@ def _present_classes(
 
 
 def choose_passes(
-    passes: object, needs: frozenset[str], num_classes: int, dim: int, memory_limit: int
+    passes: object, needs: frozenset[str], num_classes: int, dim: int, memory_limit: int, double: bool
 ) -> tuple[int, dict[str, str]]:
     """The way to nc1 (1 or 2 passes) and the reasons for what it leaves out.
 
-    Two passes multiply N d min(K-1, d) times in the features' precision, one pass N d^2 / 2 times in float64.
+    Two passes multiply N d min(K-1, d) times in the features' precision, one pass N d^2 / 2 times in float64:
+    one pass pays only for features that are ``double`` themselves, with many classes.
     """
     missing: dict[str, str] = {}
     size = 8 * dim * dim * (torch.get_num_threads() + 1)
@@ -158,7 +160,7 @@ def choose_passes(
     elif "scatter" in needs:
         number = 1
     else:
-        number = 1 if "projection" in needs and 2 * min(num_classes - 1, dim) >= dim else 2
+        number = 1 if double and "projection" in needs and 2 * min(num_classes - 1, dim) >= dim else 2
     return number, missing
 
 

@@ -87,7 +87,7 @@ class Recorder:
         needs = frozenset(need for metric in select(settings.metrics) for need in metric.needs)
         # One pass wherever its matrix fits: running the model again costs more than the larger products.
         wanted = needs | {"scatter"} if "projection" in needs else needs
-        number, self._missing = choose_passes(settings.passes, wanted, self._classes, dim, settings.memory_limit)
+        number, self._missing = choose_passes(settings.passes, wanted, self._classes, dim, settings.memory_limit, True)
         if not needs & {"projection", "scatter"}:
             number = 2
         self._statistics = ClassStatistics(self._classes, dim, passes=number, ignore_label=settings.ignore_label)
