@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import neuralcollapse as nc
@@ -75,6 +76,7 @@ def test_readme_commands_run(tmp_path, monkeypatch, capsys):
     from neuralcollapse.cli import main
 
     monkeypatch.chdir(tmp_path)
+    np.savez("features.npz", features=np.random.default_rng(0).normal(size=(60, 8)), labels=np.arange(60) % 3)
     lines = re.findall(r"^neuralcollapse (.*)$", (ROOT / "README.md").read_text(), re.M)
     assert len(lines) >= 2
     for line in lines:

@@ -17,8 +17,22 @@ __version__ = "0.1.0"
 _LAYERS = ("data", "frames", "integrations", "landscape", "losses", "metrics", "models", "training", "ufm")
 _FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model")
 
-__all__ = ["ClassStatistics", "CollapseReport", "__version__", "data", "frames", "integrations", "landscape", "losses",
-           "measure", "measure_model", "metrics", "models", "training", "ufm"]  # fmt: skip
+__all__ = [
+    "ClassStatistics",
+    "CollapseReport",
+    "__version__",
+    "data",
+    "frames",
+    "integrations",
+    "landscape",
+    "losses",
+    "measure",
+    "measure_model",
+    "metrics",
+    "models",
+    "training",
+    "ufm",
+]
 
 if TYPE_CHECKING:
     from . import data, frames, integrations, landscape, losses, metrics, models, training, ufm

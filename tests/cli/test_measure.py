@@ -62,9 +62,7 @@ def test_json_of_every_kind_of_file(tmp_path, capsys):
 def test_options(tmp_path, capsys):
     parts = arrays()
     np.savez(tmp_path / "a.npz", **parts, out_of_distribution=np.ones((3, 6)))
-    chosen = json.loads(
-        output(capsys, tmp_path / "a.npz", "--json", "--metrics", "nc1, nc5_ood", "--passes", 2)
-    )
+    chosen = json.loads(output(capsys, tmp_path / "a.npz", "--json", "--metrics", "nc1, nc5_ood", "--passes", 2))
     assert list(chosen)[:2] == ["nc1", "nc5_ood"]
     assert chosen["nc5_ood"] is not None
     del parts["weight"], parts["bias"]
@@ -74,9 +72,7 @@ def test_options(tmp_path, capsys):
     assert "class 1 has no samples" in absent["reasons"]["nc1"]
     present = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--present-only"))
     assert present["nc1"] is not None
-    more = json.loads(
-        output(capsys, tmp_path / "b.npz", "--json", "--classes", 9, "--global-mean", "classes")
-    )
+    more = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--classes", 9, "--global-mean", "classes"))
     assert more["num_classes"] == 9
     ignored = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--ignore-label", 3, "--classes", 4))
     assert ignored["num_samples"] < present["num_samples"]

@@ -77,9 +77,7 @@ def test_the_validation_loop_is_watched(tmp_path):
 
 def test_a_loader_of_ones_own_is_measured_after_the_epoch(tmp_path):
     x, y = torch.randn(30, 5, generator=torch.Generator().manual_seed(1)), torch.arange(30) % 3
-    callback = LightningCollapse(
-        [(x, y)], layer="head", metrics=["nc1", "cosine_margin"], every=2, prefix="collapse_"
-    )
+    callback = LightningCollapse([(x, y)], layer="head", metrics=["nc1", "cosine_margin"], every=2, prefix="collapse_")
     net, trainer, _ = fit(callback, epochs=4, tmp_path=tmp_path)
     assert [epoch for epoch, _ in callback.history] == [1, 3]
     report = callback.history[-1][1]

@@ -32,9 +32,7 @@ def test_a_hand_written_loop(tmp_path):
             optimizer.step()
         extra = {"loss": float(loss.detach())}
         reports.append(
-            record_collapse(
-                model, batches, epoch, [lines, table], extra=extra, metrics=["nc1", "nc2", "nc5_ood"]
-            )
+            record_collapse(model, batches, epoch, [lines, table], extra=extra, metrics=["nc1", "nc2", "nc5_ood"])
         )
         assert model.training
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]

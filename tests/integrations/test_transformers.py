@@ -30,9 +30,7 @@ def test_a_run_of_the_trainer(tmp_path):
     )
     model = transformers.BertForSequenceClassification(config)
     ids = torch.randint(0, 30, (24, 6))
-    rows = [
-        {"input_ids": row, "attention_mask": torch.ones_like(row), "labels": int(row[0]) % 3} for row in ids
-    ]
+    rows = [{"input_ids": row, "attention_mask": torch.ones_like(row), "labels": int(row[0]) % 3} for row in ids]
     callback = TransformersCollapse(loggers=[CSVLogger(tmp_path / "m.csv")])
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=8, report_to=[],

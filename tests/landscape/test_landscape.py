@@ -129,7 +129,7 @@ def test_phase_diagram():
             assert diagram.regimes[row, column] == ("zero" if zero else "neural collapse")
             assert bool(diagram.logit_scales[row, column] == 0) is zero
     assert diagram.boundary.exchange == pytest.approx(1 / 4)
-    unknown = landscape.phase_diagram("ce", 6, 2, 2, [1e-3], [1e-3, 10.0])
+    unknown = landscape.phase_diagram("ce", 6, 2, 2, [1e-3], [1e-3, 20.0])
     assert unknown.regimes.tolist() == [["unknown", "zero"]]
     assert np.isnan(unknown.values[0, 0])
     assert landscape.phase_diagram("mse", 3, 2, 3, [0.1], [0.1]).boundary is None

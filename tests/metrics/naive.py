@@ -58,8 +58,7 @@ def all_metrics(H, y, W, b, ood=None, global_mean="samples"):
                 if j != k
             ]
         ),
-        "vci": 1
-        - np.trace(np.linalg.pinv(total, rcond=1e-11) @ between) / np.linalg.matrix_rank(between, tol=1e-10),
+        "vci": 1 - np.trace(np.linalg.pinv(total, rcond=1e-11) @ between) / np.linalg.matrix_rank(between, tol=1e-10),
         "nc3_frobenius": np.linalg.norm(W / np.linalg.norm(W) - C / np.linalg.norm(C)) ** 2,
         "nc4_bias": np.linalg.norm(b + W @ centre),
         "numerical_rank": np.mean(
@@ -95,9 +94,7 @@ def all_metrics(H, y, W, b, ood=None, global_mean="samples"):
 
 def margins(H, y, W, centre):
     Hc, Wc = H - centre, W - W.mean(0)
-    cos = (Hc / np.linalg.norm(Hc, axis=1, keepdims=True)) @ (
-        Wc / np.linalg.norm(Wc, axis=1, keepdims=True)
-    ).T
+    cos = (Hc / np.linalg.norm(Hc, axis=1, keepdims=True)) @ (Wc / np.linalg.norm(Wc, axis=1, keepdims=True)).T
     rows = np.arange(len(y))
     own = cos[rows, y].copy()
     cos[rows, y] = -np.inf

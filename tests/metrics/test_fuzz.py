@@ -29,9 +29,7 @@ def draw(rng):
     y = torch.randint(0, K, (N,), generator=generator)
     scale = 10.0 ** rng.choice([0, 0, 0, -3, 3, -20, 20])
     H = torch.randn(K, d, generator=generator, dtype=torch.float64)[y]
-    H = (
-        H + rng.choice([0, 1e-3, 0.3, 1]) * torch.randn(N, d, generator=generator, dtype=torch.float64)
-    ) * scale
+    H = (H + rng.choice([0, 1e-3, 0.3, 1]) * torch.randn(N, d, generator=generator, dtype=torch.float64)) * scale
     dtype = rng.choice(DTYPES)
     H = H.to(dtype)
     valid = N > 0 and bool(torch.isfinite(H).all())
@@ -120,9 +118,7 @@ def test_measure_answers_or_says_why_not(part):
             spread = np.linalg.svd(naive.class_means(rows, labels, len(b)) - rows.mean(0), compute_uv=False)
             spread = spread[spread > 1e-12 * spread[0]]
             if spread[-1] > 1e-3 * spread[0] and 1e-3 < np.abs(rows).max() < 1e3:
-                truth = naive.all_metrics(
-                    rows, labels, W.numpy(), b.numpy(), global_mean=options["global_mean"]
-                )
+                truth = naive.all_metrics(rows, labels, W.numpy(), b.numpy(), global_mean=options["global_mean"])
                 for name in ("nc1", "nc1_quotient", "cdnv", "nc3_frobenius", "numerical_rank", "nc4_bias"):
                     if report.values.get(name) is not None:
                         assert report[name] == pytest.approx(truth[name], rel=2e-3, abs=1e-9), name
@@ -201,9 +197,7 @@ def test_damaged_files_are_refused(tmp_path):
             found = open_arrays(broken)
             features = found.get("features", found.get("array"))
             if features is not None:
-                check(
-                    nc.measure(features, found.get("labels", parts["labels"]), metrics=["nc1", "cdnv", "vci"])
-                )
+                check(nc.measure(features, found.get("labels", parts["labels"]), metrics=["nc1", "cdnv", "vci"]))
         except (ValueError, TypeError) as error:
             expect_clear(error, False)
         broken.unlink()

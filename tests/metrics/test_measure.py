@@ -46,9 +46,7 @@ def test_arrays_maps_views_and_half_precision(tmp_path):
     assert nc.measure(array, y.numpy(), W.numpy(), b.numpy()).to_dict() == expected
     assert nc.measure(H, y.tolist(), W, b).to_dict() == expected
     np.save(tmp_path / "H.npy", array)
-    assert (
-        nc.measure(np.load(tmp_path / "H.npy", mmap_mode="r"), y.to(torch.uint8), W, b).to_dict() == expected
-    )
+    assert nc.measure(np.load(tmp_path / "H.npy", mmap_mode="r"), y.to(torch.uint8), W, b).to_dict() == expected
     assert nc.measure(array.astype(">f4"), y.numpy().astype(">i2"), W, b).to_dict() == expected
     assert nc.measure(np.asfortranarray(array), y, W, b).nc1 == pytest.approx(expected["nc1"])
     assert nc.measure(array[::-1], y.numpy()[::-1].copy(), W, b).nc1 == pytest.approx(expected["nc1"])
@@ -77,6 +75,29 @@ def test_the_same_call_gives_the_same_bits():
     single = nc.measure(H, y, W, b)
     for name, value in first.scalars.items():
         assert single[name] == pytest.approx(value, rel=1e-6), name
+
+
+def test_autocast_around_the_call_costs_no_digits():
+    H, y, W, b = data()
+    expected = nc.measure(H, y, W, b, passes=2).to_dict()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert nc.measure(H, y, W, b, passes=2).to_dict() == expected
+    with torch.inference_mode():
+        assert nc.measure(H * 1, y, W, b, passes=2).to_dict() == expected
+
+
+def test_features_are_never_written_to():
+    H, y, W, b = data()
+    for dtype in (torch.float32, torch.float64):
+        features, labels = H.to(dtype), y.clone()
+        for passes in (1, 2):
+            nc.measure(features, labels, W, b, passes=passes)
+        statistics = nc.ClassStatistics(4, 6)
+        statistics.update(features, labels)
+        second = statistics.second_pass(W, b)
+        second.update(features, labels)
+        assert torch.equal(features, H.to(dtype))
+        assert torch.equal(labels, y)
 
 
 def test_missing_parts_are_reported_with_the_reason():

@@ -57,10 +57,7 @@ def snapshot(model):
         {name: tensor.clone() for name, tensor in model.state_dict().items()},
         {name: module.training for name, module in model.named_modules()},
         {name: (len(m._forward_hooks), len(m._forward_pre_hooks)) for name, m in model.named_modules()},
-        {
-            name: (p.requires_grad, None if p.grad is None else p.grad.clone())
-            for name, p in model.named_parameters()
-        },
+        {name: (p.requires_grad, None if p.grad is None else p.grad.clone()) for name, p in model.named_parameters()},
     )
 
 
@@ -196,8 +193,7 @@ def test_a_real_hugging_face_model():
     model = transformers.BertForSequenceClassification(config)
     ids = torch.randint(0, 30, (24, 6))
     batches = [
-        {"input_ids": part, "attention_mask": torch.ones_like(part), "labels": part[:, 0] % 3}
-        for part in ids.split(8)
+        {"input_ids": part, "attention_mask": torch.ones_like(part), "labels": part[:, 0] % 3} for part in ids.split(8)
     ]
     before = snapshot(model)
     report = nc.measure_model(model, batches)

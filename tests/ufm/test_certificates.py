@@ -45,13 +45,15 @@ def problems(draw):
     return RegularizedUFM(spec, classes, counts, dim, *decays, bias)
 
 
-@settings(max_examples=1000, deadline=None)
-@given(model=problems(), seed=st.integers(0, 10**6), scale=st.sampled_from([0.0, 0.1, 1.0, 10.0]))
-def test_gap_is_never_negative_at_random_points(model, seed, scale):
+@pytest.mark.parametrize("quarter", range(4))
+@settings(max_examples=250, deadline=None)
+@given(data=st.data())
+def test_gap_is_never_negative_at_random_points(quarter, data):
     """Random points against the bound, and the bound against the closed form where one is proved."""
-    point = model.random_point(seed)
+    model = data.draw(problems())
+    point = model.random_point(4 * data.draw(st.integers(0, 10**6)) + quarter)
     if isinstance(model, RegularizedUFM):
-        point = point * scale
+        point = point * data.draw(st.sampled_from([0.0, 0.1, 1.0, 10.0]))
     certificate = model.certify(point)
     assert certificate.value == model.value(point)
     assert certificate.gap >= -1e-12 * max(1.0, abs(certificate.value))
@@ -79,7 +81,7 @@ def test_gap_closes_at_every_closed_form_of_a_convex_loss(spec):
     for classes in (2, 3, 6):
         for dim in (classes - 1, classes, classes + 3):
             for bias in (None, 0.0, 0.02, 3.0):
-                for s in (0.02, 0.7 / classes, 1.5 / classes):
+                for s in (0.02, 0.7 / classes, 20 / classes):
                     mu = s / math.sqrt(3)
                     model = RegularizedUFM(spec, classes, 3, dim, 4 * mu, mu / 4, bias)
                     try:
@@ -99,9 +101,8 @@ def test_gap_closes_at_every_closed_form_of_a_convex_loss(spec):
                     certificate = model.certify(model.optimum().point)
                 except NotImplementedError:
                     continue
-                if model.optimum().regime != "equal classifiers":
-                    assert -1e-12 <= certificate.gap <= 1e-9
-                    assert certificate.verdict == "global minimum"
+                assert -1e-12 <= certificate.gap <= 1e-9
+                assert certificate.verdict == "global minimum"
     assert {"zero", "neural collapse"} <= seen
 
 
@@ -121,8 +122,6 @@ def test_contrastive_gap_closes_by_the_semidefinite_bound_alone(monkeypatch):
 @pytest.mark.parametrize("bias", [None, 0.0, 0.05])
 def test_imbalanced_minimum_is_certified(spec, bias):
     """No closed form is known here: a solve and the dual bound meet."""
-    if spec == "focal:gamma=3" and bias == 0.0:
-        pytest.skip("the focal loss may stay below its convex envelope's tight region here")
     model = RegularizedUFM(spec, 4, [12, 5, 2, 1], 6, 0.02, 0.01, bias)
     certificate = model.certify(lbfgs(model, model.random_point(3)))
     assert certificate.verdict == "global minimum"
@@ -303,7 +302,7 @@ def test_smallest_eigenpair_by_lanczos_agrees_with_the_dense_one(monkeypatch):
         monkeypatch.setattr(_spectrum, "DENSE_LIMIT", 10)
         lanczos = smallest_eigenpair(model, point, state)
         assert lanczos[0] == pytest.approx(dense[0], abs=1e-7)
-        assert lanczos[2] == pytest.approx(dense[2], rel=0.05)
+        assert lanczos[2] == pytest.approx(dense[2], rel=0.05)  # the spectral radius, roughly
 
 
 def test_certificate_as_plain_values():

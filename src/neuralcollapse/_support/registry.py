@@ -10,7 +10,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Registry", "load_entries", "unknown_name"]
 
@@ -56,7 +56,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             for key in (name, *aliases):
                 if key in self._entries or key in self._aliases:
                     raise ValueError(f"{self.kind} {key!r} is registered twice")
-            self._entries[name] = entry  # type: ignore[assignment]
+            self._entries[name] = entry  # type: ignore[assignment]  (a subclass keeps its own type)
             self._aliases.update(dict.fromkeys(aliases, name))
             return entry
 
@@ -77,7 +77,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def create(self, spec: str, **defaults: object):
+    def create(self, spec: str, **defaults: object) -> Any:
         """Call the entry named by ``"name"`` or ``"name:key=value,key=value"`` with those arguments."""
         name, arguments = self.parse(spec)
         entry = self[name]

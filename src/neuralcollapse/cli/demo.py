@@ -82,6 +82,8 @@ def _solve(model: Any, seed: int) -> tuple[list[dict[str, Any]], Any]:
     import torch
     from scipy.optimize import minimize
 
+    from ..metrics import measure
+
     start = model.random_point(seed)
     rows: list[dict[str, Any]] = []
     iteration = 0
@@ -99,7 +101,7 @@ def _solve(model: Any, seed: int) -> tuple[list[dict[str, Any]], Any]:
                 "value": certificate.value,
                 "lower_bound": certificate.lower_bound,
                 "gap": certificate.gap,
-                "nc1": _within_over_between(point.H, model.num_classes),
+                "nc1": measure(point.H, model.labels, metrics="nc1").nc1,
                 "accuracy": float(((point.H @ point.classifier.T + point.b).argmax(1) == model.labels).double().mean()),
             }
         )
@@ -121,15 +123,3 @@ def _solve(model: Any, seed: int) -> tuple[list[dict[str, Any]], Any]:
     )
     record(found.x)
     return rows, start.like(torch.from_numpy(found.x))
-
-
-def _within_over_between(features: Any, num_classes: int) -> float:
-    """tr(S_W S_B^+)/K for equal class sizes and rows sorted by class."""
-    import torch
-
-    groups = features.view(num_classes, -1, features.shape[1])
-    means = groups.mean(1)
-    _, singular, right = torch.linalg.svd(means - means.mean(0), full_matrices=False)
-    keep = singular > 1e-12 * singular[0]
-    spread = ((groups - means[:, None]).reshape(-1, features.shape[1]) @ right[keep].T).square().mean(0)
-    return float((spread / (singular[keep].square() / num_classes)).sum() / num_classes)

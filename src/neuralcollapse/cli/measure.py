@@ -111,9 +111,7 @@ def measure(
     if out is not None:
         _write_page(out, reports)
     if json:
-        print_json(
-            {"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict()
-        )
+        print_json({"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict())
         return 0
     console = Console()
     for name, report in reports.items():

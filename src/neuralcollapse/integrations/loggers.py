@@ -17,9 +17,7 @@ __all__ = ["CSVLogger", "JSONLinesLogger", "Logger", "TensorBoardLogger", "write
 class Logger(Protocol):
     """Anything that takes a report at a step."""
 
-    def write(
-        self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}
-    ) -> None:
+    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:
         """Record ``report`` on ``split`` at ``step`` (an epoch, or whatever the caller counts)."""
         ...
 
@@ -41,9 +39,7 @@ class JSONLinesLogger:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def write(
-        self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}
-    ) -> None:
+    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:
         """Append a line; a metric without a value is ``null``."""
         line = json.dumps(_row(step, report, split, extra), allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
@@ -61,9 +57,7 @@ class CSVLogger:
             with self.path.open(newline="", encoding="utf-8") as file:
                 self._columns = next(csv.reader(file))
 
-    def write(
-        self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}
-    ) -> None:
+    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:
         """Append a row; a metric without a value is an empty cell."""
         row = _row(step, report, split, extra)
         new = self._columns is None
@@ -86,9 +80,7 @@ class TensorBoardLogger:
 
         self._writer = SummaryWriter(os.fspath(directory))
 
-    def write(
-        self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}
-    ) -> None:
+    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:
         """Write the metrics that have a value."""
         row = _row(step, report, split, extra)
         for name, value in row.items():

@@ -163,9 +163,9 @@ class LogitLoss(Loss):
         raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
 
     def phi(self, total: ArrayLike, num_classes: int) -> Curve:
-        """The bound phi with loss(z, y) >= phi(sum_{j != y} (z_j - z_y)), equality iff the wrong logits agree.
+        """Lower bound of the loss in t = sum_{j != y} (z_j - z_y), attained iff the wrong logits agree.
 
-        losses, Definition 1; t is the *sum* over wrong classes, so phi(t) = ell(-t/(K-1)).
+        losses, Definition 1: loss(z, y) >= phi(t). With t the *sum* over wrong classes, phi(t) = ell(-t/(K-1)).
         """
         count = integer("num_classes", num_classes, minimum=2)
         return self.margin_value(-np.asarray(total, dtype=np.float64) / (count - 1), count)

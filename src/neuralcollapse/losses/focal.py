@@ -107,19 +107,24 @@ class Focal(LogitLoss):
         return (rate * wrong).scatter_add_(1, labels[:, None], -rate)
 
     def _scalar_conjugate(self, rate: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """F*(r) for 0 <= r <= 1, by bisection for the m on the convex branch with h = r.
+        """F*(r) = r m - F(m) for 0 <= r <= 1, at the m on the convex branch with h = r.
 
-        The error of F* is of second order in that of m, which is far below rounding.
+        Newton's method on log h, kept inside a bracket whose lower end comes from h <= (1+g) (1-p)^(1+g); the error of
+        F* is of second order in that of m.
         """
-        low = torch.full_like(rate, -80.0)
-        high = torch.full_like(rate, min(_odds_of(self.tight_from), 80.0))
-        for _ in range(70):
-            middle = (low + high) / 2
-            below = _slope(middle, self.gamma) < rate
-            low = torch.where(below, middle, low)
-            high = torch.where(below, high, middle)
-        attained = torch.maximum(rate * low - _curve(low, self.gamma), rate * high - _curve(high, self.gamma))
-        return torch.where(rate > 0, attained, 0.0)
+        edge = min(_odds_of(self.tight_from), 80.0)
+        safe = rate.clamp(min=1e-300)
+        low = torch.logit((safe / (1 + self.gamma)).pow(1 / (1 + self.gamma))).clamp(max=edge)
+        high = torch.full_like(rate, edge)
+        odds = low
+        for _ in range(20):
+            slope = _slope(odds, self.gamma)
+            below = slope < rate
+            low = torch.where(below, odds, low)
+            high = torch.where(below, high, odds)
+            newton = odds + slope / _curvature(odds, self.gamma) * (safe / slope.clamp(min=1e-300)).log()
+            odds = torch.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
+        return torch.where(rate > 0, rate * odds - _curve(odds, self.gamma), 0.0)
 
     # Margin form ------------------------------------------------------------------------------------------------
 

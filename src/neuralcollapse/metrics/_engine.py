@@ -31,7 +31,8 @@ def _share(tasks: int, work: Callable[[range], Result], state_bytes: int = 0) ->
     workers = max(1, min(torch.get_num_threads(), tasks))
     if state_bytes > LARGEST_SHARED_STATE:
         workers = 1
-    with torch_threads(1):
+    # A caller's autocast would take the products in half precision.
+    with torch_threads(1), torch.autocast("cpu", enabled=False):
         if workers == 1:
             return [work(range(tasks))]
         with ThreadPoolExecutor(workers) as pool:
@@ -87,9 +88,7 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int) -> 
     return statistics
 
 
-def look_again(
-    source: Source, labels: Int[Tensor, " N"], geometry: Geometry, needs: frozenset[str]
-) -> SecondPass:
+def look_again(source: Source, labels: Int[Tensor, " N"], geometry: Geometry, needs: frozenset[str]) -> SecondPass:
     """The second pass, in float32 for features that are no finer and of ordinary size, else in float64."""
     size = max(float(geometry.centred.abs().max()), float(geometry.global_mean.abs().max()))
     single = source.dtype != torch.float64 and float(geometry.centred.abs().max()) > 1e-10 and size < 1e10

@@ -48,11 +48,18 @@ def open_arrays(path: str | os.PathLike[str]) -> Mapping[str, Array]:
     except OSError as error:
         if error.filename is not None:
             raise
-        raise ValueError(f"{file}: not a readable {file.suffix.lower()} file: {error}") from error
+        raise _unreadable(file, error) from error
     except BROKEN as error:
-        raise ValueError(f"{file}: not a readable {file.suffix.lower()} file: {error}") from error
+        raise _unreadable(file, error) from error
     except MemoryError as error:
         raise ValueError(f"{file}: its arrays do not fit into memory") from error
+
+
+def _unreadable(file: Path, error: Exception) -> ValueError:
+    """One line of bounded length: libraries quote the damaged bytes at length."""
+    text = " ".join(str(error).split())
+    text = text if len(text) <= 150 else text[:147] + "..."
+    return ValueError(f"{file}: not a readable {file.suffix.lower()} file: {text}")
 
 
 def _open_npy(file: Path) -> dict[str, Array]:

@@ -15,9 +15,7 @@ from .definitions.nc5_ood import nc5_ood as _nc5_ood
 __all__ = ["class_means", "nc5_ood"]
 
 
-def class_means(
-    features: Any, labels: Any, num_classes: Any = None, *, ignore_label: int | None = IGNORED
-) -> Tensor:
+def class_means(features: Any, labels: Any, num_classes: Any = None, *, ignore_label: int | None = IGNORED) -> Tensor:
     """The mean of each class, (K, d) in float64; every class needs at least one sample.
 
     >>> class_means(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]))

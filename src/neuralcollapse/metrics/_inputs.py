@@ -17,6 +17,7 @@ from .._support.checks import describe, integer
 __all__ = [
     "IGNORED",
     "Source",
+    "all_finite",
     "as_classifier",
     "as_labels",
     "as_source",
@@ -118,24 +119,16 @@ def as_labels(value: object, rows: int | None = None) -> Int[Tensor, " N"]:
     if value.ndim != 1:
         raise ValueError(f"labels must have shape (N,), got {describe(value)}")
     if rows is not None and value.shape[0] != rows:
-        raise ValueError(
-            f"labels must have one entry per row of features: {rows} rows, {value.shape[0]} labels"
-        )
+        raise ValueError(f"labels must have one entry per row of features: {rows} rows, {value.shape[0]} labels")
     return value.detach().to("cpu", torch.int64)
 
 
-def check_labels(
-    labels: Int[Tensor, " N"], num_classes: int, ignore_label: int | None
-) -> Int[Tensor, " kept"] | None:
+def check_labels(labels: Int[Tensor, " N"], num_classes: int, ignore_label: int | None) -> Int[Tensor, " kept"] | None:
     """Check that labels lie in 0..K-1 or are ignored; the numbers of the kept rows, or ``None`` for all."""
     if labels.shape[0] == 0:
         return None
     lowest, highest = (int(bound) for bound in torch.aminmax(labels))
-    if (
-        lowest >= 0
-        and highest < num_classes
-        and not (ignore_label is not None and lowest <= ignore_label <= highest)
-    ):
+    if lowest >= 0 and highest < num_classes and not (ignore_label is not None and lowest <= ignore_label <= highest):
         return None
     kept = torch.ones_like(labels, dtype=torch.bool) if ignore_label is None else labels != ignore_label
     wrong = kept & ((labels < 0) | (labels >= num_classes))
@@ -143,15 +136,12 @@ def check_labels(
         row = int(wrong.nonzero()[0])
         skipped = "" if ignore_label is None else f" ({ignore_label} is ignored)"
         raise ValueError(
-            f"labels must lie in 0..{num_classes - 1}{skipped}, "
-            f"but label {int(labels[row])} stands at row {row}"
+            f"labels must lie in 0..{num_classes - 1}{skipped}, but label {int(labels[row])} stands at row {row}"
         )
     return None if bool(kept.all()) else kept.nonzero().squeeze(1)
 
 
-def class_count(
-    num_classes: object, labels: Int[Tensor, " N"], weight: Tensor | None, ignore_label: int | None
-) -> int:
+def class_count(num_classes: object, labels: Int[Tensor, " N"], weight: Tensor | None, ignore_label: int | None) -> int:
     """The number of classes: as given, else the rows of the classifier, else the highest label and one."""
     if num_classes is not None:
         return integer("num_classes", num_classes, minimum=2)
@@ -167,9 +157,7 @@ def class_count(
             "or present_only=True to measure the classes that occur"
         )
     if count < 2:
-        raise ValueError(
-            "labels hold a single class; neural collapse needs at least two (or give num_classes)"
-        )
+        raise ValueError("labels hold a single class; neural collapse needs at least two (or give num_classes)")
     return count
 
 
@@ -186,9 +174,7 @@ def as_classifier(
         raise ValueError(f"weight must have a row for each of at least two classes, got {describe(matrix)}")
     if matrix.shape[1] != dim or (num_classes is not None and matrix.shape[0] != num_classes):
         wanted = f"({'K' if num_classes is None else num_classes}, {dim})"
-        raise ValueError(
-            f"weight must have shape {wanted} to go with the features, got {tuple(matrix.shape)}"
-        )
+        raise ValueError(f"weight must have shape {wanted} to go with the features, got {tuple(matrix.shape)}")
     if bias is None:
         return matrix, None
     vector = _finite("bias", bias, 1)
@@ -209,9 +195,7 @@ def _finite(name: str, value: object, dimensions: int) -> Tensor:
     result = value.detach().to("cpu", torch.float64)
     if not bool(torch.isfinite(result).all()):
         count = int((~torch.isfinite(result)).sum())
-        raise ValueError(
-            f"{name} must be finite, but {count} of its {result.numel()} entries are NaN or infinite"
-        )
+        raise ValueError(f"{name} must be finite, but {count} of its {result.numel()} entries are NaN or infinite")
     return result
 
 
@@ -225,6 +209,11 @@ def select_rows(
     if labels.shape[0] == 0:
         raise ValueError("features hold no samples to measure")
     return source, labels
+
+
+def all_finite(part: Float[Tensor, "n d"]) -> bool:
+    """Whether no entry is NaN or infinite; a finite sum shows it at the price of one read."""
+    return math.isfinite(float(part.sum())) or bool(torch.isfinite(part).all())
 
 
 def nonfinite_error(source: Source) -> ValueError:
@@ -243,8 +232,7 @@ def nonfinite_error(source: Source) -> ValueError:
             largest = max(largest, float(part.abs().max()))
     if bad:
         return ValueError(
-            f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity "
-            f"(the first is row {first})"
+            f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity (the first is row {first})"
         )
     size = math.floor(math.log10(max(largest, 1e-300)))
     return ValueError(f"features are too large to square in float64 (magnitude 1e{size}); rescale them")

@@ -75,9 +75,7 @@ def measure(
     limit = integer("memory_limit", memory_limit, minimum=0)
     matrix, vector = as_classifier(weight, bias, None, source.dim)
     if flag("present_only", present_only):
-        targets, matrix, vector, classes = _present_classes(
-            targets, matrix, vector, num_classes, ignore_label
-        )
+        targets, matrix, vector, classes = _present_classes(targets, matrix, vector, num_classes, ignore_label)
     else:
         classes = class_count(num_classes, targets, matrix, ignore_label)
     if matrix is not None and matrix.shape[0] != classes:

@@ -57,9 +57,7 @@ def measure_model(
 
     """
     _check_model(model)
-    settings = Settings(
-        metrics, passes, global_mean, ignore_label, integer("memory_limit", memory_limit, minimum=0)
-    )
+    settings = Settings(metrics, passes, global_mean, ignore_label, integer("memory_limit", memory_limit, minimum=0))
     if num_classes is not None:
         integer("num_classes", num_classes, minimum=2)
     run = _Run(model, loader, forward, flag("progress", progress))

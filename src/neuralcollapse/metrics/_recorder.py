@@ -40,9 +40,7 @@ class Settings:
 class Recorder:
     """One layer's features, from the first batch to the report."""
 
-    def __init__(
-        self, settings: Settings, num_classes: int | None, weight: Tensor | None, bias: Tensor | None
-    ):
+    def __init__(self, settings: Settings, num_classes: int | None, weight: Tensor | None, bias: Tensor | None):
         if num_classes is not None and weight is not None and weight.shape[0] != num_classes:
             raise ValueError(
                 f"num_classes = {num_classes}, but the classifier has {weight.shape[0]} outputs; "
@@ -74,9 +72,7 @@ class Recorder:
             if not bool(kept.all()):
                 features, targets = features[kept.to(features.device)], targets[kept]
         if self._features and self._features[0].shape[1] != features.shape[1]:
-            raise ValueError(
-                f"features must have {self._features[0].shape[1]} columns, got {features.shape[1]}"
-            )
+            raise ValueError(f"features must have {self._features[0].shape[1]} columns, got {features.shape[1]}")
         self._features.append(features.detach().to("cpu", copy=True))
         self._labels.append(targets.clone())
         self._bytes += self._features[-1].nbytes
@@ -87,20 +83,14 @@ class Recorder:
         """From now on, statistics instead of features."""
         settings, dim = self._settings, self._features[0].shape[1]
         if self._classes is None:
-            raise ValueError(
-                "num_classes must be given for features beyond memory_limit without a classifier"
-            )
+            raise ValueError("num_classes must be given for features beyond memory_limit without a classifier")
         needs = frozenset(need for metric in select(settings.metrics) for need in metric.needs)
         # One pass wherever its matrix fits: running the model again costs more than the larger products.
         wanted = needs | {"scatter"} if "projection" in needs else needs
-        number, self._missing = choose_passes(
-            settings.passes, wanted, self._classes, dim, settings.memory_limit
-        )
+        number, self._missing = choose_passes(settings.passes, wanted, self._classes, dim, settings.memory_limit)
         if not needs & {"projection", "scatter"}:
             number = 2
-        self._statistics = ClassStatistics(
-            self._classes, dim, passes=number, ignore_label=settings.ignore_label
-        )
+        self._statistics = ClassStatistics(self._classes, dim, passes=number, ignore_label=settings.ignore_label)
         for features, labels in zip(self._features, self._labels, strict=True):
             self._statistics.update(features, labels)
         self._features, self._labels = [], []

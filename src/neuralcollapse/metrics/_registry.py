@@ -84,9 +84,7 @@ def select(metrics: object) -> tuple[Metric, ...]:
         chosen = list(METRICS.values())
     else:
         names = [metrics] if isinstance(metrics, str) else metrics
-        if not isinstance(names, list | tuple | set | frozenset) or not all(
-            isinstance(n, str) for n in names
-        ):
+        if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in names):
             raise TypeError(f"metrics must be None or names of metrics, got {metrics!r}")
         if not names:
             raise ValueError(f"metrics must name at least one of: {', '.join(METRICS)}")

@@ -83,10 +83,7 @@ class CollapseReport:
         raise AttributeError(f"a report has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in self.__dict__.items()
-        }
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in self.__dict__.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -120,17 +117,13 @@ class CollapseReport:
         for name, value in self.values.items():
             metric = METRICS[name]
             ideal = _number(metric.at_collapse(self.num_classes))
-            rows.append(
-                [metric.property, name, _number(value), ideal, self.reasons.get(name, metric.definition)]
-            )
+            rows.append([metric.property, name, _number(value), ideal, self.reasons.get(name, metric.definition)])
         return rows
 
     @property
     def title(self) -> str:
         """One line: how many samples, classes and dimensions."""
-        return (
-            f"Neural collapse: {self.num_samples} samples, {self.num_classes} classes, {self.dim} dimensions"
-        )
+        return f"Neural collapse: {self.num_samples} samples, {self.num_classes} classes, {self.dim} dimensions"
 
     def __rich__(self) -> Table:
         table = Table(title=self.title, caption="; ".join(self.notes) or None)
@@ -252,9 +245,7 @@ def evaluate(geometry: Geometry, chosen: tuple[Metric, ...]) -> CollapseReport:
     if single and int(geometry.counts.max()) > 1:
         notes.append(f"{single} of {geometry.num_classes} classes have a single sample, hence no variance")
     if geometry.samples.at_global_mean:
-        notes.append(
-            f"{geometry.samples.at_global_mean} samples at the global mean are left out of the cosine margins"
-        )
+        notes.append(f"{geometry.samples.at_global_mean} samples at the global mean are left out of the cosine margins")
     curve, quantiles = None, {}
     if "cosine_margin" in names and geometry.samples.margins is not None:
         curve = geometry.samples.margins.to(torch.float64).sort().values

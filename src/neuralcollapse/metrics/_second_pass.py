@@ -17,7 +17,7 @@ from torch import Tensor
 from .._support.checks import describe, integer
 from ._class_grams import ClassGrams, gram_bytes
 from ._geometry import Geometry, SampleResults, geometry_of
-from ._inputs import as_classifier, as_labels, as_source, check_labels, nonfinite_error
+from ._inputs import all_finite, as_classifier, as_labels, as_source, check_labels, nonfinite_error
 from ._registry import select
 from ._report import CollapseReport, build_report
 from ._statistics import ClassStatistics, chunk_rows
@@ -37,14 +37,19 @@ class SecondPassPlan:
     spans: Float[Tensor, "d r"] | None
     """Directions v_i / s_i."""
     span_rounding: Float[Tensor, " K"] | None
+    coordinates: Float[Tensor, "K r"] | None
+    """Of the class means minus the global mean, in those directions."""
     nearest: Float[Tensor, "r K"] | None
-    nearest_table: Float[Tensor, "K K"] | None
+    """From coordinates to products with the centred class means."""
+    half_squares: Float[Tensor, " K"] | None
     rows: Float[Tensor, "d K"] | None
     """Unit rows of the centred classifier."""
     row_norms: Float[Tensor, " K"] | None
-    logit_table: Float[Tensor, "K K"] | None
-    cosine_table: Float[Tensor, "K K"] | None
+    logit_offsets: Float[Tensor, " K"] | None
+    """Logits of the global mean, up to a number that is common to all classes."""
     to_global: Float[Tensor, "K d"] | None
+    """``centre`` minus the global mean."""
+    margins: bool
     negligible: float
 
 
@@ -55,9 +60,8 @@ def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dty
     # The centred means carry more digits than their sum with the global mean.
     rounding = geometry.centred - (centre.to(torch.float64) - geometry.global_mean)
     shifted = geometry.centred - rounding
-    spans = span_rounding = nearest = nearest_table = rows = norms = logit_table = cosine_table = (
-        to_global
-    ) = None
+    spans = span_rounding = coordinates = nearest = half_squares = None
+    rows = norms = logit_offsets = to_global = None
     complete = bool((geometry.counts > 0).all()) and geometry.spectrum.values.shape[0] > 0
     decisions = complete and geometry.weight is not None and "decisions" in needs
     margins = complete and geometry.weight is not None and "margins" in needs
@@ -67,21 +71,18 @@ def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dty
         spans = exact.to(dtype)
         span_rounding = (rounding @ exact).square().sum(1)
         if decisions:
-            coordinates = geometry.centred @ spectrum.directions
-            nearest = (spectrum.values[:, None] * coordinates.T).to(dtype)
-            table = shifted @ geometry.centred.T - geometry.centred.square().sum(1) / 2
-            nearest_table = table.to(dtype)
+            coordinates = (shifted @ exact).to(dtype)
+            products = geometry.centred @ spectrum.directions
+            nearest = (spectrum.values[:, None] * products.T).to(dtype)
+            half_squares = (geometry.centred.square().sum(1) / 2).to(dtype)
     if geometry.weight is not None and (decisions or margins):
         classifier = geometry.weight - geometry.weight.mean(0)
         lengths = classifier.square().sum(1).sqrt()
         unit = classifier / lengths.clamp(min=torch.finfo(torch.float64).tiny)[:, None]
-        rows, norms = unit.T.to(dtype), lengths.to(dtype)
+        rows, norms, to_global = unit.T.to(dtype), lengths.to(dtype), shifted.to(dtype)
         if decisions:
-            logits = shifted @ classifier.T + classifier @ geometry.global_mean
-            logit_table = (logits if geometry.bias is None else logits + geometry.bias).to(dtype)
-        if margins:
-            cosine_table = (shifted @ unit.T).to(dtype)
-            to_global = shifted.to(dtype)
+            logits = classifier @ geometry.global_mean
+            logit_offsets = (logits if geometry.bias is None else logits + geometry.bias).to(dtype)
     size = float(geometry.centred.square().sum(1).max().sqrt())
     return SecondPassPlan(
         dtype,
@@ -90,13 +91,14 @@ def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dty
         "within" in needs,
         None if spans is None else spans.contiguous(),
         span_rounding,
+        coordinates,
         nearest,
-        nearest_table,
+        half_squares,
         None if rows is None else rows.contiguous(),
         norms,
-        logit_table,
-        cosine_table,
+        logit_offsets,
         to_global,
+        margins,
         4 * torch.finfo(dtype).eps * size,
     )
 
@@ -125,16 +127,14 @@ class SecondPass:
         if source.dim != dim:
             raise ValueError(f"features must have {dim} columns, got {source.dim}")
         targets = as_labels(labels, source.rows)
-        kept = check_labels(
-            targets, classes, None if self._owner is None else self._owner.statistics.ignore_label
-        )
+        kept = check_labels(targets, classes, None if self._owner is None else self._owner.statistics.ignore_label)
         if kept is not None:
             source, targets = source.where(kept), targets[kept]
         step = chunk_rows(dim)
         for start in range(0, source.rows, step):
             stop = min(start + step, source.rows)
             part = source.slice(start, stop)
-            if not bool(torch.isfinite(part).all()):
+            if not all_finite(part):
                 raise nonfinite_error(source)
             self.add(part, targets[start:stop])
 
@@ -150,35 +150,38 @@ class SecondPass:
             norms = torch.linalg.vector_norm(difference, dim=1).to(torch.float64)
             self._squares.index_add_(0, labels, norms.square_())
         projections = None if plan.spans is None else difference @ plan.spans
-        if plan.rows is not None:
-            self._add_decisions(difference, labels, projections)
         if projections is not None:
-            self._projected += float(projections.square_().sum(dtype=torch.float64))
+            self._projected += float(projections.square().sum(dtype=torch.float64))
+        if plan.to_global is not None:
+            difference += plan.to_global[labels]
+            self._add_decisions(difference, labels, projections)
 
     def _add_decisions(
         self,
-        difference: Float[Tensor, "n d"],
+        centred: Float[Tensor, "n d"],
         labels: Int[Tensor, " n"],
         projections: Float[Tensor, "n r"] | None,
     ) -> None:
+        """Decisions and margins of samples minus the global mean."""
         plan = self._plan
         assert plan.rows is not None
         assert plan.row_norms is not None
-        cosines = difference @ plan.rows
-        if plan.logit_table is not None and plan.nearest is not None and projections is not None:
-            assert plan.nearest_table is not None
-            decided = torch.addcmul(plan.logit_table[labels], cosines, plan.row_norms).argmax(1)
-            closest = torch.addmm(plan.nearest_table[labels], projections, plan.nearest).argmax(1)
+        products = centred @ plan.rows
+        if plan.logit_offsets is not None:
+            assert projections is not None
+            assert plan.coordinates is not None
+            assert plan.nearest is not None
+            assert plan.half_squares is not None
+            decided = torch.addcmul(plan.logit_offsets, products, plan.row_norms).argmax(1)
+            projections += plan.coordinates[labels]
+            closest = torch.addmm(plan.half_squares, projections, plan.nearest, beta=-1).argmax(1)
             self._mismatches += int((decided != closest).sum())
-        if plan.cosine_table is not None and plan.to_global is not None:
-            cosines += plan.cosine_table[labels]
-            own = cosines.gather(1, labels[:, None]).squeeze(1)
-            cosines.scatter_(1, labels[:, None], -torch.inf)
-            best = cosines.amax(1)
-            difference += plan.to_global[labels]
-            lengths = torch.linalg.vector_norm(difference, dim=1)
+        if plan.margins:
+            own = products.gather(1, labels[:, None]).squeeze(1)
+            products.scatter_(1, labels[:, None], -torch.inf)
+            lengths = torch.linalg.vector_norm(centred, dim=1)
             usable = lengths > plan.negligible
-            margins = (own - best) / lengths
+            margins = (own - products.amax(1)) / lengths
             if not bool(usable.all()):
                 self._at_global_mean += int((~usable).sum())
                 margins = margins[usable]
@@ -222,7 +225,7 @@ class SecondPass:
         classes = self._seen.shape[0]
         self._squares = packed[3 : 3 + classes].clone()
         self._seen = packed[3 + classes :].round().to(torch.int64)
-        if self._plan.cosine_table is not None:
+        if self._plan.margins:
             mine = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=self._plan.dtype)
             world = distributed.get_world_size(group)  # pyright: ignore[reportArgumentType]
             parts: list[Tensor | None] = [None] * world
@@ -244,20 +247,16 @@ class SecondPass:
             correction = float(self._seen.to(torch.float64) @ plan.span_rounding)
             projected = max(0.0, (self._projected - correction) / max(total, 1))
         margins = None
-        if plan.cosine_table is not None:
+        if plan.margins:
             margins = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=plan.dtype)
-        ranks = (
-            None if self._grams is None else self._grams.ranks(plan.centre.to(torch.float64), plan.rounding)
-        )
-        mismatches = self._mismatches if plan.logit_table is not None else None
+        ranks = None if self._grams is None else self._grams.ranks(plan.centre.to(torch.float64), plan.rounding)
+        mismatches = self._mismatches if plan.logit_offsets is not None else None
         return SampleResults(projected, mismatches, margins, self._at_global_mean, ranks)
 
     def finite(self) -> bool:
         """Whether no sum overflowed the working precision."""
         sums = [self._projected, float(self._squares.sum())]
-        return all(math.isfinite(value) for value in sums) and all(
-            bool(m.isfinite().all()) for m in self._margins
-        )
+        return all(math.isfinite(value) for value in sums) and all(bool(m.isfinite().all()) for m in self._margins)
 
     def report(self, *, missing: dict[str, str] | None = None) -> CollapseReport:
         """All measures; the second pass must have seen exactly the samples of the first.
@@ -273,9 +272,7 @@ class SecondPass:
             )
         missing = owner.missing | (missing or {})
         if self._reduced:
-            missing["ranks"] = (
-                "the numerical rank is not reduced over processes: it needs whole classes in one place"
-            )
+            missing["ranks"] = "the numerical rank is not reduced over processes: it needs whole classes in one place"
         return build_report(
             owner.statistics,
             owner.weight,

@@ -6,7 +6,6 @@ float64 word, so that the scatter keeps its digits when the spread within a clas
 distance from the origin.
 """
 
-import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from .._support.checks import describe, integer
 from .._support.files import atomic_write
-from ._inputs import IGNORED, as_labels, as_source, check_labels, nonfinite_error
+from ._inputs import IGNORED, all_finite, as_labels, as_source, check_labels, nonfinite_error
 
 if TYPE_CHECKING:
     from ._report import CollapseReport
@@ -164,14 +163,10 @@ class ClassStatistics:
         chunks = [(start, min(start + step, source.rows)) for start in range(0, source.rows, step)]
         for start, stop in chunks:
             part = source.slice(start, stop)
-            if not math.isfinite(float(part.sum(dtype=torch.float64))) and not bool(
-                torch.isfinite(part).all()
-            ):
+            if not all_finite(part):
                 raise nonfinite_error(source)
         for start, stop in chunks:
-            self._add(
-                source.slice(start, stop).to(self.device, torch.float64), targets[start:stop].to(self.device)
-            )
+            self._add(source.slice(start, stop).to(self.device, torch.float64), targets[start:stop].to(self.device))
 
     def _add(self, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> None:
         """Add a chunk of finite float64 rows.
@@ -237,9 +232,7 @@ class ClassStatistics:
             raise TypeError(f"other must be ClassStatistics, got {describe(other)}")
         mine, theirs = (self.num_classes, self.dim, self.passes), (other.num_classes, other.dim, other.passes)
         if mine != theirs:
-            raise ValueError(
-                f"statistics of (num_classes, dim, passes) = {mine} cannot take in those of {theirs}"
-            )
+            raise ValueError(f"statistics of (num_classes, dim, passes) = {mine} cannot take in those of {theirs}")
         if other is self:
             raise ValueError("statistics cannot be merged into themselves: every sample would count twice")
 
@@ -303,9 +296,7 @@ class ClassStatistics:
         """
         from ._report import build_report
 
-        return build_report(
-            self, weight, bias, metrics=metrics, global_mean=global_mean, present_only=present_only
-        )
+        return build_report(self, weight, bias, metrics=metrics, global_mean=global_mean, present_only=present_only)
 
     def second_pass(
         self,
@@ -324,9 +315,7 @@ class ClassStatistics:
         """
         from ._second_pass import second_pass
 
-        return second_pass(
-            self, weight, bias, metrics=metrics, global_mean=global_mean, memory_limit=memory_limit
-        )
+        return second_pass(self, weight, bias, metrics=metrics, global_mean=global_mean, memory_limit=memory_limit)
 
     # on disk ------------------------------------------------------------------------------------------------
 

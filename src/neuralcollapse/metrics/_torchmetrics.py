@@ -95,9 +95,7 @@ class NeuralCollapse(Metric):
         return view
 
     def _report(self) -> CollapseReport:
-        return self._view().report(
-            self._weight, self._bias, metrics=list(self.metrics), global_mean=self.global_mean
-        )
+        return self._view().report(self._weight, self._bias, metrics=list(self.metrics), global_mean=self.global_mean)
 
     def _counts_device(self) -> torch.device:
         return getattr(self, PREFIX + "counts").device

@@ -1,4 +1,4 @@
-"""The unconstrained feature models: values, derivatives, closed-form optima, certificates."""
+"""The unconstrained feature models: values, derivatives, closed-form optima, certificates, solvers."""
 
 from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
@@ -8,6 +8,7 @@ from .optima.normalized import critical_temperature
 from .optimum import Optimum
 from .point import Point, load_point, save_point
 from .regularized import RegularizedUFM
+from .solvers import Trace, methods, solve, solve_many
 
 __all__ = [
     "Certificate",
@@ -18,8 +19,12 @@ __all__ = [
     "Problem",
     "ProblemLinearization",
     "RegularizedUFM",
+    "Trace",
     "critical_temperature",
     "load_point",
+    "methods",
     "problems",
     "save_point",
+    "solve",
+    "solve_many",
 ]

@@ -42,13 +42,12 @@ class Point:
 
     def map(self, function: Callable[..., Tensor], *others: "Point") -> "Point":
         """``function`` applied block by block."""
-
-        def apply(name: str) -> Tensor | None:
-            block = getattr(self, name)
-            return None if block is None else function(block, *(getattr(other, name) for other in others))
-
         # In the order of `blocks`: `like` relies on it.
-        classifier, features, bias = apply("W"), apply("H"), apply("b")
+        named = (("W", self.W), ("H", self.H), ("b", self.b))
+        classifier, features, bias = (
+            None if block is None else function(block, *(getattr(other, name) for other in others))
+            for name, block in named
+        )
         assert features is not None
         return Point(classifier, features, bias)
 

@@ -26,8 +26,6 @@ def nc5_ood(geometry: Geometry) -> float:
     means = means / means.abs().max()
     norms = means.square().sum(1).sqrt()
     if not bool(other.any()) or not bool((norms > 0).all()):
-        raise NotApplicableError(
-            "a class mean or the out-of-distribution mean is zero, so it has no direction"
-        )
+        raise NotApplicableError("a class mean or the out-of-distribution mean is zero, so it has no direction")
     other = other / other.abs().max()
     return float(((means @ other).abs() / (norms * other.square().sum().sqrt())).mean())

@@ -42,8 +42,7 @@ def projected_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"], 
     vectors = torch.linalg.eigh((product + product.T) / 2).eigenvectors[:, -rank:]
     difference = product / size - vectors @ vectors.T / math.sqrt(rank)
     rest = sum(
-        float(_product(left, right, a, b).square().sum())
-        for a, b in ((inside, ones), (ones, inside), (ones, ones))
+        float(_product(left, right, a, b).square().sum()) for a, b in ((inside, ones), (ones, inside), (ones, ones))
     )
     return math.sqrt(float(difference.square().sum()) + rest / size**2)
 

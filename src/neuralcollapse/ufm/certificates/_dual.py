@@ -47,7 +47,7 @@ def best_on_ray(bound: Callable[[float], float], largest: float) -> float:
         lambda c: min(-bound(c), 1e300),
         bounds=(0.0, largest),
         method="bounded",
-        options={"xatol": 1e-9 * largest, "maxiter": 60},
+        options={"xatol": 1e-5 * largest, "maxiter": 40},
     )
     candidates.append(-float(found.fun))
     return max(value for value in candidates if not math.isnan(value))

@@ -18,9 +18,9 @@ DENSE_LIMIT = 300
 def smallest_eigenpair(
     problem: Problem, point: Point, state: ProblemLinearization, seed: int = 0
 ) -> tuple[float, Point, float]:
-    """(eigenvalue, unit eigenvector, largest eigenvalue) of the Hessian on the tangent space.
+    """(smallest eigenvalue, its unit eigenvector, spectral radius) of the Hessian on the tangent space.
 
-    Small problems are solved densely. Otherwise Lanczos on Hessian - c I, c above the largest eigenvalue: the wanted
+    Small problems are solved densely. Otherwise Lanczos on Hessian - c I, c above the spectral radius: the wanted
     end is then the largest in size, so ARPACK's tolerance is relative to c and does not chase zero eigenvalues. Without
     convergence, the best Ritz pair found is returned: its Rayleigh quotient is still the curvature along it.
     """
@@ -36,27 +36,27 @@ def smallest_eigenpair(
     if size <= DENSE_LIMIT:
         matrix = np.stack([product(column) for column in np.eye(size)], axis=1)
         values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-        largest, vector = float(values[-1]), vectors[:, 0]
+        radius, vector = float(np.abs(values).max()), vectors[:, 0]
     else:
         generator = torch.Generator().manual_seed(seed)
         start = tangent(torch.randn(size, dtype=torch.float64, generator=generator)).numpy()
         operator = _operator(product, size)
-        largest = float(_eigsh(operator, start, 1e-2)[0])
-        shift = 1.1 * abs(largest) + 1e-300
+        radius = abs(_eigsh(operator, start, 1e-2)[0])
+        shift = 1.1 * radius + 1e-300
         shifted = _operator(lambda v: product(v) - shift * v.reshape(-1), size)
         vector = _eigsh(shifted, start, 1e-9)[1]
-    return _rayleigh(problem, point, state, vector, largest)
+    return _rayleigh(problem, point, state, vector, radius)
 
 
 def _rayleigh(
-    problem: Problem, point: Point, state: ProblemLinearization, vector: np.ndarray, largest: float
+    problem: Problem, point: Point, state: ProblemLinearization, vector: np.ndarray, radius: float
 ) -> tuple[float, Point, float]:
     direction = problem.project(point, point.like(torch.from_numpy(np.ascontiguousarray(vector))))
     norm = direction.norm()
     if norm == 0:
-        return 0.0, direction, largest
+        return 0.0, direction, radius
     direction = direction * (1 / norm)
-    return direction.dot(state.hessian_vector(direction)), direction, largest
+    return direction.dot(state.hessian_vector(direction)), direction, radius
 
 
 def _operator(product: Callable[[np.ndarray], np.ndarray], size: int) -> LinearOperator:

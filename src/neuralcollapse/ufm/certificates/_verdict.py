@@ -13,7 +13,7 @@ __all__ = ["Evidence", "judge"]
 CRITICAL = 1e-7
 """A gradient below this share of its natural scale counts as zero."""
 NEGATIVE = 1e-8
-"""A curvature below minus this share of the natural scale (or the largest one) counts as negative."""
+"""A curvature below minus this share of the natural scale (or the spectral radius) counts as negative."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,6 @@ def _steepest(
         curvature = direction.dot(state.hessian_vector(direction))
         if curvature < -1e-6 * evidence.curvature_scale:
             return direction, curvature, "the papers' direction", True
-    curvature, direction, largest = smallest_eigenpair(problem, point, state)
-    negative = curvature < -NEGATIVE * max(abs(largest), evidence.curvature_scale)
+    curvature, direction, radius = smallest_eigenpair(problem, point, state)
+    negative = curvature < -NEGATIVE * max(radius, evidence.curvature_scale)
     return direction, curvature, "the smallest Hessian eigenvector", negative

@@ -2,7 +2,8 @@
 
 The loss is convex in the similarities S = tau^2 X, X = H H' positive semidefinite with unit diagonal. With G its
 (symmetric) gradient in S and any y (N,), f >= f(S) + <G, S' - S>, and for every such X'
-<G, X'> >= sum y + N min(0, lambda_min(G - diag y)). At a critical point y_i = <h_i, (G H)_i> makes the bound tight whenever G - diag y is semidefinite.
+<G, X'> >= sum y + N min(0, lambda_min(G - diag y)). At a critical point y_i = <h_i, (G H)_i> makes the bound tight
+whenever G - diag y is semidefinite.
 """
 
 import math

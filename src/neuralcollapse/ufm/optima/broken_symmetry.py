@@ -89,15 +89,19 @@ def _objective(problem: RegularizedUFM, loss: LogitLoss, learned, margin, shift)
 
 
 def _promising(problem: RegularizedUFM, loss: LogitLoss) -> list[int]:
-    """The numbers of learned classes whose best grid value is lowest: the local search starts from these."""
-    learned = np.arange(2, problem.num_classes)[:, None, None]
-    if learned.size == 0 or problem.dim < problem.num_classes - 1:
+    """The numbers of learned classes whose best grid value is lowest: the local search starts from these.
+
+    m classes at a simplex need m - 1 dimensions, so fewer than K - 1 leave room for some of the family.
+    """
+    learned = np.arange(2, min(problem.num_classes, problem.dim + 2))[:, None, None]
+    if learned.size == 0:
         return []
     margin = np.linspace(0.2, 12, 60)[None, :, None]
     shift = np.concatenate([[0.0], np.geomspace(0.01, 2.0, 12)])[None, None, :]
     best = _objective(problem, loss, learned, margin, shift).min(axis=(1, 2))
     order = np.argsort(best)[:8]
-    return sorted(set((order[:, None] + np.arange(-2, 3)).ravel().clip(0, len(best) - 1) + 2))
+    near = (order[:, None] + np.arange(-2, 3)).ravel().clip(0, len(best) - 1)
+    return sorted({int(index) + 2 for index in near})
 
 
 def _best_of_family(problem: RegularizedUFM, loss: LogitLoss, learned: int) -> tuple[float, int, float, float]:

@@ -1,8 +1,9 @@
 """Closed forms for the normalised model, balanced classes.
 
-Unit rows bound the margin: z_true - z_other <= K tau/(K-1), with equality only at a simplex ETF. A contrastive loss
-that still falls there has neural collapse as its minimiser; one that has its minimum at a smaller margin a (label
-smoothing above the critical temperature) reaches it with features that spread: then the minimum does not depend on tau.
+Unit rows bound the mean margin: z_true - mean z_other <= K tau/(K-1), with equality iff the classifiers sum to zero and
+features equal them; equal margins then make them a simplex ETF. A contrastive loss that still falls there has neural
+collapse as its minimiser. One whose minimum is at a smaller margin a (label smoothing above the critical temperature)
+reaches it with features that spread: then the minimum does not depend on tau.
 """
 
 import math
@@ -25,11 +26,11 @@ def critical_temperature(loss: LogitLoss, num_classes: int) -> float:
     """tau* below which collapse is the minimiser: (K-1)/K times the minimiser of ell (infinite if ell only falls)."""
     if not loss.contrastive:
         raise ValueError(f"the critical temperature is defined for contrastive losses, not for {loss.spec}")
+    if float(loss.margin_derivative(1e6, num_classes)) <= 0:
+        return math.inf
     horizon = 1.0
     while float(loss.margin_derivative(horizon, num_classes)) <= 0:
         horizon *= 2
-        if horizon > 1e6:
-            return math.inf
     margin = root(lambda a: float(loss.margin_derivative(a, num_classes)), 0.0, horizon)
     return margin * (num_classes - 1) / num_classes
 
@@ -156,20 +157,29 @@ def _squared_error(problem: NormalizedUFM, loss: SquaredError) -> Optimum:
             problem.temperature,
             lambda: frames.orthogonal_frame(count, dim),
         )
-    # Classifiers with equal cosines rho have dual vectors of norm tau/M for the right rho: then z = M e_y exactly.
+    # Classifiers with equal cosines 1 - delta have dual vectors of norm tau/M for the right delta (the root of a
+    # quadratic equation): then z = M e_y exactly.
     wanted = (problem.temperature / loss.target) ** 2
+    linear = wanted * count + count - 2
+    delta = 2 * (count - 1) / (linear + math.sqrt(linear**2 - 4 * wanted * (count - 1) ** 2))
+    common = math.sqrt(count - (count - 1) * delta)
 
-    def excess(rho: float) -> float:
-        return (1 - rho / (1 + (count - 1) * rho)) / (1 - rho) - wanted
+    def equiangular(apart: float, along: float) -> Tensor:
+        rows = torch.full((count, count), (along - apart) / count, dtype=torch.float64)
+        rows.fill_diagonal_((along + (count - 1) * apart) / count)
+        return torch.nn.functional.pad(rows / rows.norm(dim=1, keepdim=True), (0, dim - count))
 
-    rho = root(excess, 0.0, 1 - 1e-15)
-
-    def classifier() -> Tensor:
-        gram = torch.full((count, count), rho, dtype=torch.float64).fill_diagonal_(1.0)
-        return torch.nn.functional.pad(torch.linalg.cholesky(gram), (0, dim - count))
-
+    root_delta = math.sqrt(delta)
     note = "the targets are within reach of unit rows: the loss is zero"
-    return _unit_optimum(problem, 0.0, "interpolation", loss.target, classifier, _dual_directions, note=note)
+    return _unit_optimum(
+        problem,
+        0.0,
+        "interpolation",
+        loss.target,
+        lambda: equiangular(root_delta, common),
+        lambda _: equiangular(1 / root_delta, 1 / common),
+        note=note,
+    )
 
 
 def _etf_rows(problem: NormalizedUFM) -> Tensor:

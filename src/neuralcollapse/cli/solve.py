@@ -1,0 +1,269 @@
+"""``neuralcollapse solve``: minimise a model from one start or many."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from cyclopts import Parameter
+
+from ._app import app, print_json
+from ._problem_options import ProblemOptions
+
+if TYPE_CHECKING:
+    from ..ufm import Point, Problem, Trace
+
+RECORD = ("value", "gap", "gradient_norm", "nc1", "nc2", "nc3", "accuracy")
+
+
+@app.command
+def solve(
+    *,
+    problem: ProblemOptions | None = None,
+    method: Annotated[str, Parameter(help="Method, perhaps with parameters: lbfgs:memory=5.")] = "lbfgs",
+    seed: Annotated[int, Parameter(help="Seed of the start; of the first one with --trials.")] = 0,
+    start: Annotated[Path | None, Parameter(help="Start at the point of this .safetensors file.")] = None,
+    perturbation: Annotated[float, Parameter(help="Move the start by a random step of this norm.")] = 0.0,
+    tol: Annotated[float, Parameter(help="Stop at this gradient norm.")] = 1e-8,
+    gap: Annotated[float | None, Parameter(help="Stop this near to a proved lower bound.")] = None,
+    max_iter: Annotated[int, Parameter(help="Stop after so many iterations.")] = 1000,
+    max_seconds: Annotated[float | None, Parameter(help="Stop after so many seconds.")] = None,
+    record: Annotated[
+        tuple[str, ...],
+        Parameter(help="What the history holds.", negative="", consume_multiple=True),
+    ] = RECORD,
+    every: Annotated[int | None, Parameter(help="Record every so many iterations (not given: sparingly).")] = None,
+    trials: Annotated[int | None, Parameter(help="Solve from so many seeds, on all cores.")] = None,
+    workers: Annotated[int | None, Parameter(help="Processes for --trials.")] = None,
+    out: Annotated[
+        Path | None,
+        Parameter(help="A .safetensors file for the point, or a folder for point and history (or all trials)."),
+    ] = None,
+    resume: Annotated[bool, Parameter(help="Keep the trials that --out already holds.", negative="")] = False,
+    json: Annotated[bool, Parameter(help="Print one JSON object.", negative="")] = False,
+) -> int:
+    """Minimise an unconstrained feature model and say how it ended.
+
+    Exit code 1 when a solve did not converge.
+
+    **Try:**
+
+    ```
+    neuralcollapse solve --loss ce --classes 10 --per-class 5 --dim 32 --temperature 1 --method trust-region
+    neuralcollapse solve --classes 4 --dim 9 --weight-decay 0.01 --feature-decay 0.01 --out point.safetensors
+    neuralcollapse solve --classes 10 --dim 32 --temperature 5 --trials 20 --out runs --resume
+    ```
+    """
+    from .._support.checks import integer
+
+    model = (problem or ProblemOptions()).build()
+    begin = None if start is None else _start(start, model)
+    options: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "record": record,
+        "gap": gap,
+        "max_seconds": max_seconds,
+        "every": every,
+        "perturbation": perturbation,
+    }
+    if trials is None:
+        if resume or workers is not None:
+            raise ValueError(f"{'--resume' if resume else '--workers'} is for --trials")
+        return _one(model, method, begin, seed, options, out, json)
+    integer("--trials", trials, minimum=1)
+    if out is not None and out.suffix == ".safetensors":
+        raise ValueError(f"--out {out}: --trials writes a folder, not a file")
+    if resume and out is None:
+        raise ValueError("--resume needs --out: the folder that holds the trials")
+    if begin is not None and trials > 1 and perturbation == 0:
+        raise ValueError("--trials from one --start are all the same: give a --perturbation")
+    seeds = range(seed, seed + trials)
+    return _many(model, method, begin, seeds, options, out, resume, workers, json)
+
+
+def _start(path: Path, model: "Problem") -> "Point":
+    from ..ufm import load_point
+
+    return model.check(load_point(path)[0])
+
+
+def _one(
+    model: "Problem",
+    method: str,
+    begin: "Point | None",
+    seed: int,
+    options: dict[str, Any],
+    out: Path | None,
+    as_json: bool,
+) -> int:
+    from rich.console import Console
+
+    from ..ufm import save_point
+    from ..ufm import solve as solve_problem
+
+    # The bar shows value and gap, whatever else is recorded.
+    record = tuple(dict.fromkeys(("value", "gap", *options["record"])))
+    with _progress("iteration", options["max_iter"]) as show:
+
+        def on_record(row: dict[str, Any]) -> None:
+            show(int(row["iteration"]), _numbers(row["value"], row["gap"]))
+
+        trace = solve_problem(model, method, begin, seed, **{**options, "record": record}, on_record=on_record)
+    if out is not None and out.suffix == ".safetensors":
+        save_point(out, trace.point, {"problem": model.to_json()})
+    elif out is not None:
+        trace.save(out)
+    if as_json:
+        print_json({**trace.to_dict(), "final": trace.rows()[-1], "out": None if out is None else str(out)})
+    else:
+        console = Console()
+        console.print(repr(model), highlight=False)
+        console.print(_facts(trace))
+        console.print(f"{trace.outcome}: {trace.message}", highlight=False)
+        if out is not None:
+            console.print(f"wrote {out}", highlight=False)
+    return 0 if trace.converged else 1
+
+
+def _many(
+    model: "Problem",
+    method: str,
+    begin: "Point | None",
+    seeds: range,
+    options: dict[str, Any],
+    out: Path | None,
+    resume: bool,
+    workers: int | None,
+    as_json: bool,
+) -> int:
+    from rich.console import Console
+
+    from .._support.files import write_json
+    from ..ufm import solve_many
+
+    done = 0
+    with _progress("trial", len(seeds)) as show:
+
+        def on_trial(trace: "Trace") -> None:
+            nonlocal done
+            done += 1
+            text = f"seed {trace.seed}: {trace.outcome}, "
+            show(done, text + _numbers(trace.value, _gap(trace)))
+
+        traces = solve_many(
+            model,
+            seeds,
+            method,
+            start=begin,
+            workers=workers,
+            out=out,
+            resume=resume,
+            on_trial=on_trial,
+            **options,
+        )
+    keys = ("outcome", "converged", "regime", "value", "gradient_norm", "iterations")
+    summary = {
+        "problem": traces[0].to_dict()["problem"],
+        "method": traces[0].method,
+        "converged": sum(trace.converged for trace in traces),
+        "lowest": min(trace.value for trace in traces),
+        "highest": max(trace.value for trace in traces),
+        "trials": [
+            {"seed": seed, **{key: getattr(trace, key) for key in keys}}
+            for seed, trace in zip(seeds, traces, strict=True)
+        ],
+    }
+    if out is not None:
+        write_json(out / "summary.json", summary)
+    if as_json:
+        print_json({**summary, "out": None if out is None else str(out)})
+    else:
+        console = Console()
+        console.print(repr(model), highlight=False)
+        console.print(_table(traces, seeds))
+        console.print(f"{summary['converged']} of {len(traces)} converged", highlight=False)
+        if out is not None:
+            console.print(f"wrote {out}", highlight=False)
+    return 0 if all(trace.converged for trace in traces) else 1
+
+
+def _facts(trace: "Trace") -> Any:
+    from rich.table import Table
+
+    table = Table(show_header=False)
+    gap = _gap(trace)
+    table.add_row("method", trace.method)
+    table.add_row("outcome", trace.outcome)
+    table.add_row("value", f"{trace.value:.12g}")
+    if gap is not None:
+        table.add_row("gap", f"{gap:.3g}")
+    table.add_row("gradient norm", f"{trace.gradient_norm:.3g}")
+    table.add_row("iterations", str(trace.iterations))
+    table.add_row("seconds", f"{trace.seconds:.3g}")
+    return table
+
+
+def _table(traces: "list[Trace]", seeds: range) -> Any:
+    from rich.table import Table
+
+    table = Table("seed", "outcome", "value", "gap", "iterations", "seconds")
+    for seed, trace in zip(seeds, traces, strict=True):
+        gap = _gap(trace)
+        shown = "-" if gap is None else f"{gap:.2g}"
+        cells = (trace.outcome, f"{trace.value:.12g}", shown, str(trace.iterations), f"{trace.seconds:.3g}")
+        table.add_row(str(seed), *cells)
+    return table
+
+
+def _gap(trace: "Trace") -> float | None:
+    gaps = trace.history.get("gap")
+    return gaps[-1] if gaps else None
+
+
+def _numbers(value: float, gap: float | None) -> str:
+    text = f"value {value:.8g}" if math.isfinite(value) else f"value {value}"
+    return text if gap is None else f"{text}, gap {gap:.2e}"
+
+
+class _Show(Protocol):
+    def __call__(self, done: int, text: str) -> None: ...
+
+
+@contextmanager
+def _progress(unit: str, total: int) -> Iterator[_Show]:
+    """A bar on a terminal, plain lines elsewhere; both on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines(unit, total)
+        return
+    columns = (
+        TextColumn(unit),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done, text: bar.update(task, completed=done, description=text)
+
+
+class _Lines:
+    """A line at the first report, then at most one a second."""
+
+    def __init__(self, unit: str, total: int):
+        self._unit, self._total = unit, total
+        self._next = 0.0
+
+    def __call__(self, done: int, text: str) -> None:
+        import sys
+        import time
+
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + 1
+            sys.stderr.write(f"{self._unit} {done} of {self._total}: {text}\n")

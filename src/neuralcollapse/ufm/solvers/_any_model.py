@@ -1,0 +1,74 @@
+"""The flat form of any model, through its own verbs: for models without a faster form of their own."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from .._problem import Problem, ProblemLinearization
+from ._model import Line, Model, State, dot
+
+__all__ = ["AnyModel"]
+
+
+class AnyModel(Model):
+    """Linearise, project and retract as the problem says; all blocks weigh alike."""
+
+    def __init__(self, problem: Problem):
+        template = problem.random_point(0)
+        super().__init__(problem, template, (float(problem.num_samples),) * len(template.blocks))
+
+    def state(self, x: Float[Tensor, " D"]) -> "AnyState":
+        """The model at ``x``."""
+        return AnyState(self, x)
+
+    def line(self, state: State, direction: Float[Tensor, " D"]) -> "AnyLine":
+        """The model along ``direction``, with a full evaluation a trial."""
+        return AnyLine(self, state, direction)
+
+    def retract(self, x: Float[Tensor, " D"], direction: Float[Tensor, " D"], length: float) -> Float[Tensor, " D"]:
+        """The problem's own retraction."""
+        return self.problem.retract(self.point(x), self.point(direction * length)).flatten()
+
+    def project_(self, x: Float[Tensor, " D"], vector: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
+        """The problem's own projection."""
+        return vector.copy_(self.problem.project(self.point(x), self.point(vector)).flatten())
+
+
+class AnyState(State):
+    """A problem's own linearisation."""
+
+    def __init__(self, model: AnyModel, x: Float[Tensor, " D"]):
+        self._model, self._x = model, x
+        self._inner: ProblemLinearization = model.problem.linearize(model.point(x))
+        self._gradient: Tensor | None = None
+        self.value = self._inner.value
+
+    @property
+    def x(self) -> Float[Tensor, " D"]:
+        """The point as one vector."""
+        return self._x
+
+    @property
+    def gradient(self) -> Float[Tensor, " D"]:
+        """The gradient, kept."""
+        if self._gradient is None:
+            self._gradient = self._inner.gradient.flatten()
+        return self._gradient
+
+    def hessian_vector(self, direction: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
+        """The problem's own Hessian product."""
+        return self._inner.hessian_vector(self._model.point(direction)).flatten()
+
+
+class AnyLine(Line):
+    """A ray with a full evaluation a trial."""
+
+    def __init__(self, model: AnyModel, state: State, direction: Float[Tensor, " D"]):
+        self._model, self._state, self._direction = model, state, direction
+
+    def at(self, step: float) -> State:
+        """The state at t = ``step``."""
+        return self._model.step(self._state, self._direction, step)
+
+    def curvature(self) -> float:
+        """<d, Hessian d> by one product."""
+        return dot(self._direction, self._state.hessian_vector(self._direction))

@@ -1,0 +1,76 @@
+"""The flat form of the normalised model."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..normalized import NormalizedUFM
+from ._logit_model import LogitHessian, LogitModel, LogitState
+from ._model import dot
+
+__all__ = ["NormalizedModel"]
+
+
+class NormalizedModel(LogitModel):
+    """Unit rows: Riemannian derivatives, and steps that are scaled back to the spheres.
+
+    The metric weighs W by 1/K and H by 1/N: a feature's gradient is n times smaller than a classifier's.
+    """
+
+    def __init__(self, problem: NormalizedUFM):
+        super().__init__(problem, problem.temperature, (float(problem.num_classes), float(problem.num_samples)))
+
+    def retract(self, x: Float[Tensor, " D"], direction: Float[Tensor, " D"], length: float) -> Float[Tensor, " D"]:
+        """Rows of x + length * direction, scaled to unit norm."""
+        result = torch.add(x, direction, alpha=length)
+        rows = result.view(self.shape)
+        rows /= torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        return result
+
+    def project_(self, x: Float[Tensor, " D"], vector: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
+        """Take each row's radial part away."""
+        self._radial_(x.view(self.shape), vector.view(self.shape))
+        return vector
+
+    def finish_gradient_(self, x: Float[Tensor, " D"], pull: Float[Tensor, " D"]) -> Tensor:
+        """Project; the radial parts are the multipliers tau (alpha, beta)."""
+        return self._radial_(x.view(self.shape), pull.view(self.shape))
+
+    def finish_hessian_(
+        self,
+        hessian: LogitHessian,
+        direction: Float[Tensor, " D"],
+        turn: Float[Tensor, "R d"],
+        bend: Float[Tensor, " D"],
+        out: Float[Tensor, "R d"],
+    ) -> None:
+        """Subtract multipliers times ``direction`` and project (normalized, eqs. (7) and (8), corrected)."""
+        assert hessian.multipliers is not None
+        out.addcmul_(hessian.multipliers, turn, value=-1)
+        self._radial_(hessian.base, out)
+
+    def along(self, state: LogitState, direction: Float[Tensor, " D"]) -> "_SphereAlong":
+        """Rows of x + t d have norms sqrt(1 + t^2 |d|^2)."""
+        rows = direction.view(self.shape)
+        state.gradient  # noqa: B018  (computes the multipliers)
+        assert state.multipliers is not None
+        return _SphereAlong(state.multipliers[:, 0], torch.linalg.vecdot(rows, rows, dim=1), self.classes)
+
+    def _radial_(self, base: Float[Tensor, "R d"], rows: Float[Tensor, "R d"]) -> Float[Tensor, "R 1"]:
+        radial = torch.linalg.vecdot(base, rows, dim=1)[:, None]
+        rows.addcmul_(base, radial, value=-1)
+        return radial
+
+
+class _SphereAlong:
+    def __init__(self, multipliers: Float[Tensor, " R"], squares: Float[Tensor, " R"], classes: int):
+        self._multipliers, self._squares, self._classes = multipliers, squares, classes
+
+    def curvature(self) -> float:
+        return -dot(self._multipliers, self._squares)
+
+    def bend_(self, logits: Float[Tensor, "N K"], step: float) -> float:
+        factors = self._squares.mul(step**2).add_(1).rsqrt_()
+        logits *= factors[self._classes :, None]
+        logits *= factors[: self._classes]
+        return 0.0

@@ -1,0 +1,91 @@
+"""What a solve leaves: the point, how it got there, and how it ended; kept as plain files."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..._support.files import write_json, write_text
+from .._problem import Problem
+from ..point import Point, load_point, save_point
+
+__all__ = ["Trace"]
+
+FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The result of :func:`neuralcollapse.ufm.solve`.
+
+    ``history`` maps a column's name to its entries, one a recorded iteration ("iteration" and "seconds"
+    besides what was asked for); ``pandas.DataFrame(trace.history)`` is the table. ``outcome`` is one word:
+    "converged", "max_iter", "max_seconds", "stalled" (rounding allows no further decrease) or "saddle" (a
+    strict saddle that this method does not leave); ``message`` is the sentence. ``regime`` names the closed-
+    form solution that was reached, if it was.
+    """
+
+    point: Point
+    history: Mapping[str, Sequence[float | int | None]]
+    converged: bool
+    method: str
+    message: str
+    outcome: str
+    problem: Problem
+    value: float
+    gradient_norm: float
+    iterations: int
+    seconds: float
+    seed: int | None = None
+    regime: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the point and the history, as plain values."""
+        skipped = ("point", "history", "problem")
+        facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
+        return {"problem": json.loads(self.problem.to_json()), **facts}
+
+    def rows(self) -> list[dict[str, float | int | None]]:
+        """The history, one mapping a recorded iteration."""
+        return [dict(zip(self.history, row, strict=True)) for row in zip(*self.history.values(), strict=True)]
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``point.safetensors``, ``history.jsonl``, ``seconds.json`` and, last, ``trace.json`` into
+        ``folder``.
+
+        Times have a file of their own: the others are the same, byte by byte, whenever the solve is repeated.
+        """
+        target = Path(folder)
+        save_point(target / "point.safetensors", self.point, {"problem": self.problem.to_json()})
+        rows = [{name: entry for name, entry in row.items() if name != "seconds"} for row in self.rows()]
+        write_text(target / "history.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+        write_json(target / "seconds.json", {"total": self.seconds, "history": list(self.history["seconds"])})
+        write_json(target / "trace.json", {name: v for name, v in self.to_dict().items() if name != "seconds"})
+
+    @staticmethod
+    def saved_in(folder: str | Path) -> bool:
+        """Whether ``folder`` holds a whole trace."""
+        return all((Path(folder) / name).is_file() for name in FILES)
+
+    @staticmethod
+    def load(folder: str | Path) -> "Trace":
+        """Read what :meth:`save` wrote; ValueError names what is wrong."""
+        source = Path(folder)
+        if not Trace.saved_in(source):
+            missing = next(name for name in FILES if not (source / name).is_file())
+            raise ValueError(f"{source}: not a saved trace ({missing} is missing)")
+        point, _ = load_point(source / "point.safetensors")
+        try:
+            facts = json.loads((source / "trace.json").read_text(encoding="utf-8"))
+            times = json.loads((source / "seconds.json").read_text(encoding="utf-8"))
+            lines = (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
+            rows = [json.loads(line) for line in lines]
+            problem = Problem.from_json(json.dumps(facts.pop("problem")))
+            history: dict[str, list[float | int | None]] = {"iteration": [row["iteration"] for row in rows]}
+            history["seconds"] = list(times["history"])
+            for name in rows[0]:
+                history.setdefault(name, [row[name] for row in rows])
+            return Trace(point=point, history=history, problem=problem, seconds=times["total"], **facts)
+        except (json.JSONDecodeError, KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{source}: not a saved trace ({error!r})") from error

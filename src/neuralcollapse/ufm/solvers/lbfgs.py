@@ -1,0 +1,89 @@
+"""Limited-memory BFGS; on spheres with steps that are projected and retracted."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ..._support.checks import integer
+from ._line_search import search, shrink
+from ._method import Method, methods_registry, rounding
+from ._model import Model, State, dot
+
+__all__ = ["LBFGS"]
+
+TRIALS = 25
+
+
+@methods_registry.add("lbfgs", "l-bfgs")
+@dataclass(frozen=True)
+class LBFGS(Method):
+    """d = -B grad, B built from the last ``memory`` pairs s = x' - x, y = grad' - grad (Liu and Nocedal
+    1989).
+
+    B starts from the block metric. On spheres pairs are kept in the surrounding space and d is projected: it
+    stays a descent direction, since the gradient is tangent. A whole step is tried first: one value and one
+    gradient an iteration.
+    """
+
+    memory: int = 8
+
+    name: ClassVar[str] = "lbfgs"
+    summary: ClassVar[str] = "limited-memory BFGS from the block metric"
+    products: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        integer("memory", self.memory, minimum=1)
+
+    def iterate(self, model: Model, state: State) -> Iterator[State]:
+        """A step along -B grad; without usable pairs an exact one along the gradient."""
+        pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=self.memory)
+        while True:
+            after = self._whole_step(model, state, pairs) if pairs else None
+            if after is None:
+                pairs.clear()
+                direction = model.precondition(state.gradient).neg_()
+                slope = dot(state.gradient, direction)
+                found = search(model.line(state, direction), state.value, slope, 1.0, rounding(model, state))
+                if found is None:
+                    return
+                after = found.state
+            yield after
+            change, turn = after.x - state.x, after.gradient - state.gradient
+            inner = dot(change, turn)
+            if inner > 1e-10 * (dot(change, change) * dot(turn, turn)) ** 0.5:
+                pairs.append((change, turn, inner))
+            state = after
+
+    def _whole_step(self, model: Model, state: State, pairs: deque[tuple[Tensor, Tensor, float]]) -> State | None:
+        direction = model.project_(state.x, two_loops(model, state.gradient, pairs).neg_())
+        slope = dot(state.gradient, direction)
+        if not slope < 0:
+            return None
+        length, noise = 1.0, rounding(model, state)
+        for _ in range(TRIALS):
+            after = model.step(state, direction, length)
+            if after.value <= state.value + 1e-4 * length * slope + noise:
+                return after
+            length *= shrink(after.value - state.value, length * slope)
+        return None
+
+
+def two_loops(
+    model: Model, gradient: Float[Tensor, " D"], pairs: deque[tuple[Tensor, Tensor, float]]
+) -> Float[Tensor, " D"]:
+    """B grad by the two-loop recursion, from the block metric scaled by <s, y>/<y, M y> of the last pair."""
+    result = gradient.clone()
+    weights: list[float] = []
+    for change, turn, inner in reversed(pairs):
+        weight = dot(change, result) / inner
+        result.add_(turn, alpha=-weight)
+        weights.append(weight)
+    _, turn, inner = pairs[-1]
+    result = model.precondition(result).mul_(inner / dot(turn, model.precondition(turn)))
+    for (change, turn, inner), weight in zip(pairs, reversed(weights), strict=True):
+        result.add_(change, alpha=weight - dot(turn, result) / inner)
+    return result

@@ -1,0 +1,62 @@
+"""One group of features stands for all: exact for balanced problems, for finding the optimum only."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from .._problem import Problem
+from ..normalized import NormalizedUFM
+from ..point import Point
+from ..regularized import RegularizedUFM
+from ._method import Method, methods_registry
+from ._model import Model, State
+from .conjugate_gradient import ConjugateGradient
+
+__all__ = ["Reduced"]
+
+
+@methods_registry.add("reduced")
+@dataclass(frozen=True)
+class Reduced(Method):
+    """f(W, H) = mean over groups i of f_1(W, H^i): H^i has the i-th sample of every class, f_1 is the model
+    with n = 1.
+
+    (In the regularised model f_1 has n times the feature decay.) So replacing all groups by the best one
+    never raises the objective, and what is left is the problem with n = 1, for conjugate gradients. Its
+    gradient norm bounds that of the whole problem. The path is not one that any descent on the whole problem
+    would take.
+    """
+
+    name: ClassVar[str] = "reduced"
+    summary: ClassVar[str] = "the best group of samples for all, then conjugate gradients with n = 1 (balanced classes)"
+    leaves_saddles: ClassVar[bool] = True
+    products: ClassVar[int] = ConjugateGradient.products
+
+    @classmethod
+    def supports(cls, problem: Problem) -> bool:
+        """Balanced models on logits."""
+        return problem.balanced and isinstance(problem, RegularizedUFM | NormalizedUFM)
+
+    def iterate(self, model: Model, state: State) -> Iterator[State]:
+        """Conjugate gradients."""
+        return ConjugateGradient().iterate(model, state)
+
+    def recast(self, problem: Problem, start: Point) -> tuple[Problem, Point]:
+        """The problem with n = 1, and the best group of ``start``."""
+        small, per_class = self._with_one_sample(problem), problem.counts[0]
+        groups = start.H.view(problem.num_classes, per_class, problem.dim)
+        candidates = [Point(start.W, groups[:, i].contiguous(), start.b) for i in range(per_class)]
+        return small, min(candidates, key=lambda point: small.linearize(point).value)
+
+    def restore(self, problem: Problem, point: Point) -> Point:
+        """Every sample of a class gets its feature."""
+        return Point(point.W, torch.repeat_interleave(point.H, problem.counts[0], dim=0), point.b)
+
+    @staticmethod
+    def _with_one_sample(problem: Problem) -> Problem:
+        parameters = {**problem.parameters(), "per_class": 1}
+        if isinstance(problem, RegularizedUFM):
+            parameters["feature_decay"] = problem.feature_decay * problem.counts[0]
+        return type(problem)(**parameters)

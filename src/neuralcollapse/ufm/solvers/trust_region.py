@@ -1,0 +1,128 @@
+"""Trust regions: Steihaug and Toint's truncated conjugate gradients on the analytic Hessian."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ._line_search import backtrack
+from ._method import Method, methods_registry, rounding
+from ._model import Model, State, dot
+
+__all__ = ["TrustRegion"]
+
+
+SINGLE_FROM = 5e6
+"""From this many multiplications a product on, the quadratic model is solved in single precision: a product
+costs half.
+
+Values, gradients and the test of a step stay in double precision, so the minimum found is as exact.
+"""
+
+
+@dataclass(frozen=True)
+class _ModelStep:
+    """A step within the region, the decrease that the quadratic model promises, and whether it ends on the
+    border.
+    """
+
+    step: Float[Tensor, " D"]
+    promised: float
+    slope: float
+    on_border: bool
+
+
+@methods_registry.add("trust-region", "tr")
+@dataclass(frozen=True)
+class TrustRegion(Method):
+    """min over |s| <= radius of <grad, s> + <s, Hessian s>/2, approximately; lengths are measured in the
+    block metric.
+
+    Directions of negative curvature are followed to the border, and a critical point that the certificate
+    finds to be a strict saddle is left along its escape direction. A step that fails is shortened along its
+    ray, at O(NK) a trial, instead of solving again in a smaller region (Nocedal and Yuan 1998).
+    """
+
+    name: ClassVar[str] = "trust-region"
+    summary: ClassVar[str] = "Steihaug-Toint on the analytic Hessian in the block metric; leaves saddles"
+    leaves_saddles: ClassVar[bool] = True
+    products: ClassVar[int] = 12
+
+    def iterate(self, model: Model, state: State) -> Iterator[State]:
+        """One region an iteration."""
+        unit = math.sqrt(len(model.scales))
+        radius, widest = unit, math.pi * unit
+        precision = torch.float32 if model.work >= SINGLE_FROM else torch.float64
+        while True:
+            proposal = truncated_conjugate_gradient(model, state, radius, precision)
+            trial = model.step(state, proposal.step)
+            noise = 1e3 * rounding(model, state)
+            ratio = (state.value - trial.value + noise) / (proposal.promised + noise)
+            length = radius
+            if not ratio >= 0.1:
+                line = model.line(state, proposal.step)
+                shorter = backtrack(line, state.value, proposal.slope, 0.5, rounding(model, state))
+                if shorter is None:
+                    if precision == torch.float64:
+                        return
+                    precision = torch.float64
+                    continue
+                length = shorter.length * model.metric_norm(proposal.step)
+                trial = shorter.state
+            if not ratio >= 0.25:
+                radius = 0.5 * length
+            elif ratio > 0.75 and proposal.on_border:
+                radius = min(2 * radius, widest)
+            state = trial
+            yield state
+
+
+def truncated_conjugate_gradient(model: Model, state: State, radius: float, precision: torch.dtype) -> _ModelStep:
+    """Preconditioned conjugate gradients, stopped at the border, at negative curvature or at a small
+    residual.
+
+    The residual has to fall by min(1/4, sqrt(its size)): superlinear convergence without solving the model
+    better than it is. The gradient is scaled to unit length first, so that single precision neither under-
+    nor overflows.
+    """
+    exact = state.gradient
+    scale = math.sqrt(dot(exact, model.precondition(exact)))
+    residual = exact.mul(1 / scale).to(precision)
+    border = radius / scale
+    step = torch.zeros_like(residual)
+    scaled = model.precondition(residual)
+    direction = -scaled
+    size = dot(residual, scaled)
+    target = math.sqrt(size) * max(min(0.25, math.sqrt(scale)), 1e-4)
+    step_square, cross, direction_square, promised = 0.0, 0.0, size, 0.0
+    on_border = False
+    for _ in range(residual.numel()):
+        bend = state.hessian_vector(direction)
+        curvature = dot(direction, bend)
+        length = size / curvature if curvature > 0 else math.inf
+        beyond = step_square + 2 * length * cross + length**2 * direction_square
+        if not beyond < border**2:
+            length = (-cross + math.sqrt(cross**2 + direction_square * (border**2 - step_square))) / direction_square
+            step.add_(direction, alpha=length)
+            promised += length * size - length**2 * curvature / 2
+            on_border = True
+            break
+        step.add_(direction, alpha=length)
+        residual.add_(bend, alpha=length)
+        promised += length * size / 2
+        scaled = model.precondition(residual)
+        new_size = dot(residual, scaled)
+        if math.sqrt(new_size) <= target:
+            break
+        ratio = new_size / size
+        direction.mul_(ratio).sub_(scaled)
+        step_square = beyond
+        cross = ratio * (cross + length * direction_square)
+        direction_square = new_size + ratio**2 * direction_square
+        size = new_size
+    whole = model.project_(state.x, step.to(torch.float64).mul_(scale)) if precision != torch.float64 else step * scale
+    return _ModelStep(whole, promised * scale**2, dot(exact, whole), on_border)

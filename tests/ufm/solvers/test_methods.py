@@ -1,0 +1,197 @@
+"""Every registered method on every model: the closed form from many starts, unit norms, escape."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from neuralcollapse import frames
+from neuralcollapse.ufm import (
+    ContrastiveUFM,
+    NormalizedUFM,
+    Point,
+    RegularizedUFM,
+    critical_temperature,
+    methods,
+    solve,
+)
+from neuralcollapse.ufm.solvers import methods_registry
+
+NAMES = list(methods_registry)
+
+PROBLEMS = {
+    "regularised cross-entropy": RegularizedUFM("ce", 3, 2, 4, 0.02, 0.05, 0.01),
+    "regularised label smoothing": RegularizedUFM("ls:alpha=0.2", 4, 2, 3, 0.02, 0.02),
+    "regularised focal": RegularizedUFM("focal:gamma=2", 3, 3, 4, 0.01, 0.02),
+    "squared error, d < K-1": RegularizedUFM("mse", 4, 2, 2, 0.02, 0.03, 0.1),
+    "squared error, d = K-1": RegularizedUFM("mse", 3, 2, 2, 0.02, 0.03, 0.0),
+    "squared error, d > K": RegularizedUFM("mse", 3, 2, 5, 0.02, 0.03),
+    "normalised cross-entropy": NormalizedUFM("ce", 4, 2, 5),
+    "normalised cross-entropy, tau 4": NormalizedUFM("ce", 3, 2, 4, temperature=4.0),
+    "normalised focal": NormalizedUFM("focal", 3, 2, 4, temperature=2.0),
+    "normalised label smoothing, below": NormalizedUFM("ls", 3, 2, 4, temperature=1.5),
+    "normalised label smoothing, above": NormalizedUFM("ls", 3, 2, 4, temperature=6.0),
+    "contrastive": ContrastiveUFM(3, 2, 4),
+    "contrastive, tau 2": ContrastiveUFM(4, 3, 5, temperature=2.0),
+}
+FEWER_FOR_ADAM = (  # it takes ten times the iterations
+    "regularised cross-entropy",
+    "regularised label smoothing",
+    "squared error, d > K",
+    "normalised cross-entropy",
+    "normalised focal",
+    "contrastive",
+)
+CASES = [
+    (label, name)
+    for label, problem in PROBLEMS.items()
+    for name in methods(problem)
+    if name != "adam" or label in FEWER_FOR_ADAM
+]
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(("label", "name"), CASES, ids=[f"{label}-{name}" for label, name in CASES])
+def test_the_closed_form_is_reached_from_a_hundred_random_starts(label, name):
+    problem = PROBLEMS[label]
+    best = problem.optimum()
+    for seed in range(100):
+        trace = solve(problem, name, seed=seed, tol=0.0, gap=3e-9, max_iter=20_000, record=())
+        assert -1e-12 <= trace.value - best.value <= 1e-8, (seed, trace.message)
+        assert trace.regime == best.regime
+
+
+def test_label_smoothing_on_spheres_changes_regime_at_the_critical_temperature():
+    classes = 4
+    loss = PROBLEMS["normalised label smoothing, below"].loss
+    critical = critical_temperature(loss, classes)
+    below = solve(NormalizedUFM(loss, classes, 3, 6, 0.8 * critical), "trust-region")
+    above = solve(NormalizedUFM(loss, classes, 3, 6, 1.5 * critical), "trust-region")
+    assert (below.regime, above.regime) == ("neural collapse", "spread")
+    assert "spread" in above.message
+    assert below.history["nc1"][-1] < 1e-12
+    assert above.history["nc1"][-1] > 1e-3
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_keep_unit_norm_after_any_number_of_steps(name):
+    for problem in (NormalizedUFM("ce", 5, 3, 6, temperature=3.0), ContrastiveUFM(4, 3, 5)):
+        if name not in methods(problem):
+            continue
+        trace = solve(problem, name, tol=0.0, max_iter=150, record=())
+        for block in trace.point.blocks:
+            assert float((block.norm(dim=1) - 1).abs().max()) <= 1e-12
+
+
+def padded(point, dim):
+    """A point of lower dimension, with columns of zeros: critical again."""
+    blocks = (None if block is None else torch.nn.functional.pad(block, (0, dim - block.shape[1]))
+              for block in (point.W, point.H))  # fmt: skip
+    return Point(*blocks, point.b)
+
+
+def lifted(problem, dim, scale=1.0):
+    """A minimiser in ``dim`` dimensions (of the bias alone for scale 0), as a point of ``problem``."""
+    small = type(problem)(**{**problem.parameters(), "dim": dim})
+    start = small.random_point(5)
+    if scale != 1.0:
+        start = Point(start.W * scale, start.H * scale, start.b)
+    return padded(solve(small, "lbfgs", start, tol=1e-13, max_iter=5000, record=()).point, problem.dim)
+
+
+REGULARIZED = RegularizedUFM("ce", 4, 3, 6, 0.01, 0.02)
+BIASED = RegularizedUFM("mse", 4, 3, 6, 0.01, 0.02, 0.1)
+NORMALIZED = NormalizedUFM("ce", 4, 3, 6, temperature=2.0)
+CONTRASTIVE = ContrastiveUFM(3, 3, 5)
+UNIT = torch.eye(6, dtype=torch.float64)[:1]
+SIMPLEX = frames.simplex_etf(4, 6)
+
+SADDLES = {
+    "zero": (REGULARIZED, lambda: REGULARIZED.random_point(0) * 0.0),
+    "zero with a bias": (BIASED, lambda: lifted(BIASED, 1, scale=0.0)),
+    "rank 1": (REGULARIZED, lambda: lifted(REGULARIZED, 1)),
+    "rank 2": (REGULARIZED, lambda: lifted(REGULARIZED, 2)),
+    "equal classifiers": (NORMALIZED, lambda: Point(UNIT.repeat(4, 1), -UNIT.repeat(12, 1))),
+    "antipodal": (NORMALIZED, lambda: Point(SIMPLEX, -SIMPLEX[NORMALIZED.labels])),
+    "on a circle": (NORMALIZED, lambda: lifted(NORMALIZED, 2)),
+    "equal features": (CONTRASTIVE, lambda: Point(None, UNIT[:, :5].repeat(9, 1))),
+    "features on a line": (CONTRASTIVE, lambda: lifted(CONTRASTIVE, 1)),
+}
+ESCAPES = [(label, name) for label, (problem, _) in SADDLES.items() for name in methods(problem)]
+
+
+def saddle(label):
+    problem, build = SADDLES[label]
+    return problem, build()
+
+
+@pytest.mark.parametrize("label", SADDLES)
+def test_the_saddles_are_critical_and_not_minimal(label):
+    problem, point = saddle(label)
+    assert problem.gradient(point).norm() < 1e-11
+    assert problem.value(point) > problem.optimum().value + 1e-3
+    assert problem.certify(point).verdict == "strict saddle"
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(("label", "name"), ESCAPES, ids=[f"{label}-{name}" for label, name in ESCAPES])
+def test_every_method_escapes_from_a_perturbed_saddle(label, name):
+    problem, point = saddle(label)
+    for seed in range(3):
+        trace = solve(problem, name, point, seed, perturbation=1e-6, max_iter=5000, record=())
+        assert trace.converged, trace.message
+        assert trace.value - problem.optimum().value <= 1e-8, trace.message
+
+
+@pytest.mark.parametrize("label", SADDLES)
+def test_trust_regions_leave_an_unperturbed_saddle_through_the_certificate(label):
+    problem, point = saddle(label)
+    trace = solve(problem, "trust-region", point)
+    assert trace.converged
+    assert "saddle" in trace.message
+    assert trace.value - problem.optimum().value <= 1e-8
+
+
+@pytest.mark.parametrize("name", ["gradient-descent", "conjugate-gradient", "lbfgs", "adam"])
+def test_first_order_methods_say_that_they_stay_at_a_saddle(name):
+    problem, point = saddle("zero")
+    trace = solve(problem, name, point)
+    assert (trace.outcome, trace.converged) == ("saddle", False)
+    assert "saddle" in trace.message
+
+
+def test_reduced_is_for_balanced_models_on_logits():
+    assert "reduced" not in methods(ContrastiveUFM(3, 2, 4))
+    imbalanced = NormalizedUFM("ce", 3, [2, 2, 3], 4)
+    assert "reduced" not in methods(imbalanced)
+    with pytest.raises(ValueError, match="reduced"):
+        solve(imbalanced, "reduced")
+
+
+def test_reduced_never_raises_the_value():
+    problem = RegularizedUFM("ce", 4, 5, 6, 0.01, 0.02, 0.3)
+    start = problem.random_point(2)
+    trace = solve(problem, "reduced", start, record=("value",))
+    assert trace.history["value"][0] <= problem.value(start)
+    assert trace.value == pytest.approx(problem.value(trace.point), abs=1e-14)
+    assert problem.gradient(trace.point).norm() <= trace.gradient_norm + 1e-15
+
+
+def test_trust_regions_in_single_precision_find_the_same_minimum(monkeypatch):
+    from neuralcollapse.ufm.solvers import trust_region
+
+    monkeypatch.setattr(trust_region, "SINGLE_FROM", 0.0)
+    for problem in PROBLEMS.values():
+        if isinstance(problem, ContrastiveUFM):
+            continue
+        trace = solve(problem, "trust-region", tol=1e-11, record=())
+        assert trace.converged, trace.message
+        assert trace.value == pytest.approx(problem.optimum().value, abs=1e-13)
+
+
+def test_gradient_descent_with_a_window_of_one_is_monotone():
+    trace = solve(NormalizedUFM("ce", 6, 3, 8), "gd:window=1", record=("value",), every=1)
+    values = trace.history["value"]
+    assert trace.converged
+    assert all(after <= before + 1e-14 for before, after in pairwise(values))
