@@ -172,6 +172,46 @@ def test_feature_decay_acts_on_the_real_features():
     assert total > 1
 
 
+@pytest.mark.unchecked
+def test_norms_under_feature_decay_are_those_of_the_unconstrained_feature_model(tmp_path):
+    """Halving feature_decay changes the norms of W and H and the logits as predicted; the sizes agree within 15 %."""
+    found = []
+    for feature_decay in (1e-3, 5e-4):
+        plan = small(
+            epochs=120,
+            measure=(120,),
+            metrics=("nc1",),
+            learning_rate=0.05,
+            batch_size=30,
+            decay_on="features",
+            weight_decay=0.01,
+            bias_decay=0.01,
+            feature_decay=feature_decay,
+            model="mlp:width=32,depth=3",
+        )
+        run = train(plan, tmp_path / str(feature_decay))
+        assert run.final()["nc1"] < 0.05
+        found.append(run.done["theory"])
+    for name in ("weight_norm", "feature_norm", "logit_scale"):
+        predicted, measured = ([pair[side][name] for pair in found] for side in ("predicted", "measured"))
+        assert measured == pytest.approx(predicted, rel=0.15), name
+        assert measured[1] / measured[0] == pytest.approx(predicted[1] / predicted[0], rel=0.03), name
+        assert abs(predicted[1] / predicted[0] - 1) > 0.05
+
+
+@pytest.mark.unchecked
+def test_a_wide_net_fits_random_labels_and_collapses_and_a_narrow_one_does_not(tmp_path):
+    common = {"data": "digits", "per_class": 20, "test_per_class": 5, "random_labels": True, "epochs": 150}
+    common |= {"batch_size": 40, "measure": (1, 150), "metrics": ("nc1",), "weight_decay": 1e-3}
+    runs = {
+        width: train(Plan(model=f"mlp:depth=3,width={width}", **common), tmp_path / str(width)) for width in (8, 128)
+    }
+    assert runs[128].final()["accuracy"] == 1.0
+    assert runs[128].final()["nc1"] < runs[128].history[0]["nc1"] / 20
+    assert runs[8].final()["accuracy"] < 0.8
+    assert runs[8].final()["nc1"] > 10 * runs[128].final()["nc1"]
+
+
 @pytest.mark.parametrize("head", ["linear", "linear:bias=False", "etf"])
 def test_classifier_decay_is_in_the_objective(head):
     machine = engine(decay_on="features", weight_decay=0.3, bias_decay=0.2, head=head)

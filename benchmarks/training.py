@@ -1,0 +1,151 @@
+"""The training loop against a bare hand-written one, the cost of measuring, and the effect of layout and precision.
+
+    python benchmarks/training.py [--seconds 20] [--collapse]
+
+Rivals are measured in turns in one run, by processor time where one thread does the work, so that a busy machine does
+not decide; the best time of each counts. ``--collapse`` also trains the default plan
+(embedded digits) until train accuracy is 100 % and nc1 < 0.1, then to its end.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import neuralcollapse as nc
+from neuralcollapse.training import Plan, train
+from neuralcollapse.training._distributed import Team
+from neuralcollapse.training._engine import Engine
+from neuralcollapse.training._measure import measure_split
+
+CPU = torch.device("cpu")
+
+
+Clock = Callable[[], float]
+
+
+def in_turns(rivals: dict[str, Callable[[], object]], budget: float, clock: Clock) -> dict[str, list[float]]:
+    """Times of each rival, one after the other, until the budget is used."""
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for function in rivals.values():
+        function()
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < budget or len(next(iter(times.values()))) < 3:
+        for name, function in rivals.items():
+            start = clock()
+            function()
+            times[name].append(clock() - start)
+    return times
+
+
+def make_engine(plan: Plan) -> Engine:
+    data = nc.data.load(plan.data, per_class=plan.per_class)
+    model = nc.models.create(plan.model, data.image_shape, data.num_classes, plan.head, plan.seed)
+    if plan.channels_last:
+        model.to(memory_format=torch.channels_last)
+    return Engine(plan, model, data, Team(), CPU)
+
+
+def our_epoch(engine: Engine) -> None:
+    engine.epoch = 0
+    engine.run_epoch(lambda progress: None)
+
+
+def bare_epoch(engine: Engine) -> Callable[[], None]:
+    """What one would write by hand: normalised images in memory, shuffled, one SGD step a batch."""
+    plan, split = engine.plan, engine.data.train
+    model = nc.models.create(plan.model, split.image_shape, split.num_classes, plan.head, plan.seed)
+    layout = torch.channels_last if plan.channels_last else torch.contiguous_format
+    model.to(memory_format=layout)
+    images, labels = split.batch(torch.arange(len(split)))
+    images = images.contiguous(memory_format=layout)
+    loss = torch.nn.CrossEntropyLoss()
+    rate, decay = plan.learning_rate, plan.weight_decay
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=decay)
+    size = -(-len(split) // engine.steps)
+
+    def epoch() -> None:
+        model.train()
+        for positions in torch.randperm(len(split)).split(size):
+            optimizer.zero_grad(set_to_none=True)
+            loss(model(images[positions]), labels[positions]).backward()
+            optimizer.step()
+
+    return epoch
+
+
+def compare(title: str, plan: Plan, budget: float) -> None:
+    engine = make_engine(plan)
+    measure = lambda: measure_split(plan, engine.model, engine.data.train, Team(), CPU)  # noqa: E731
+    rivals = {"ours": lambda: our_epoch(engine), "bare": bare_epoch(engine), "measure": measure}
+    times = in_turns(rivals, budget, time.process_time)
+    best = {name: min(values) for name, values in times.items()}
+    pairs = [ours / bare for ours, bare in zip(times["ours"], times["bare"], strict=True)]
+    rate = len(engine.data.train) / best["ours"]
+    print(
+        f"{title:34} ours {rate:8.0f} images/s   ours/bare {best['ours'] / best['bare']:.3f} "
+        f"(median of pairs {statistics.median(pairs):.3f})   measuring/epoch {best['measure'] / best['ours']:.3f}"
+    )
+
+
+def effects(plan: Plan, budget: float) -> None:
+    variants = {
+        "channels_last": plan,
+        "contiguous": plan.model_copy(update={"channels_last": False}),
+        "bfloat16": plan.model_copy(update={"precision": "bfloat16"}),
+    }
+    engines = {name: make_engine(variant) for name, variant in variants.items()}
+    rivals = {name: (lambda engine=engine: our_epoch(engine)) for name, engine in engines.items()}
+
+    def two_threads() -> None:
+        torch.set_num_threads(2)
+        try:
+            our_epoch(engines["channels_last"])
+        finally:
+            torch.set_num_threads(1)
+
+    times = in_turns({**rivals, "two threads": two_threads}, budget, time.perf_counter)
+    base = min(times["channels_last"])
+    for name, values in times.items():
+        print(f"{name:34} {min(values) / base:6.2f} x the time of channels_last, float32, one thread")
+
+
+def collapse() -> None:
+    begin = time.perf_counter()
+    reached: list[str] = []
+
+    def watch(row: dict) -> None:
+        if row["split"] == "train" and row["accuracy"] == 1.0 and row["nc1"] < 0.1 and not reached:
+            reached.append(f"epoch {row['epoch']}, {time.perf_counter() - begin:.0f} s")
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = train(Plan(), Path(folder) / "run", on_measure=watch)
+        last = run.final()
+    print(f"digits, default plan: collapsed at {reached[0] if reached else 'never'}")
+    numbers = ", ".join(f"{name} {last[name]:.4f}" for name in ("accuracy", "nc1", "nc2", "nc3"))
+    print(f"at its end, after {time.perf_counter() - begin:.0f} s: {numbers}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each comparison")
+    parser.add_argument("--collapse", action="store_true", help="also train the default plan to its end")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    digits = Plan(data="digits", model="resnet8:width=16", batch_size=128, epochs=1000, schedule="constant")
+    compare("digits, resnet8 of width 16", digits, options.seconds)
+    narrow = digits.model_copy(update={"model": "resnet18:width=8"})
+    compare("digits, resnet18 of width 8", narrow, options.seconds)
+    perceptron = digits.model_copy(update={"model": "mlp:width=256,depth=4"})
+    compare("digits, mlp 4 x 256", perceptron, options.seconds)
+    effects(digits.model_copy(update={"per_class": 30}), options.seconds)
+    if options.collapse:
+        collapse()
+
+
+if __name__ == "__main__":
+    main()
