@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..._support.checks import describe, integer, real
+from ..._support.memory import keep_freed_blocks
 from ..._support.threads import torch_threads
 from .._problem import Problem
 from ..certificate import NOT_CRITICAL, STRICT_SADDLE, Certificate
@@ -106,6 +107,7 @@ def solve(
     # Inference mode makes small operations a fifth cheaper, but its tensors may not leave it: the labels are
     # made before (the problem keeps them), the point is copied after.
     assert len(problem.labels)
+    keep_freed_blocks()
     with torch_threads(1), torch.inference_mode():
         trace = run.trace(begin, seed if used else None)
     return replace(trace, point=trace.point.map(torch.clone))

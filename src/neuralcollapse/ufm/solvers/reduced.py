@@ -10,7 +10,8 @@ from .._problem import Problem
 from ..normalized import NormalizedUFM
 from ..point import Point
 from ..regularized import RegularizedUFM
-from ._method import Method, methods_registry
+from ._logit_model import LogitModel
+from ._method import Method, flat_model, methods_registry
 from ._model import Model, State
 from .conjugate_gradient import ConjugateGradient
 
@@ -45,10 +46,19 @@ class Reduced(Method):
 
     def recast(self, problem: Problem, start: Point) -> tuple[Problem, Point]:
         """The problem with n = 1, and the best group of ``start``."""
-        small, per_class = self._with_one_sample(problem), problem.counts[0]
+        assert isinstance(problem, RegularizedUFM | NormalizedUFM)
+        per_class, labels = problem.counts[0], torch.arange(problem.num_classes)
+        model = flat_model(problem)
+        assert isinstance(model, LogitModel)
+        logits = model.logits_at(model.flatten(start)).view(problem.num_classes, per_class, -1)
         groups = start.H.view(problem.num_classes, per_class, problem.dim)
-        candidates = [Point(start.W, groups[:, i].contiguous(), start.b) for i in range(per_class)]
-        return small, min(candidates, key=lambda point: small.linearize(point).value)
+        values = [problem.loss.linearize(logits[:, i], labels).value for i in range(per_class)]
+        if isinstance(problem, RegularizedUFM):
+            # What the groups do not share of the penalty.
+            decay = problem.feature_decay * per_class / 2 * groups.square().sum((0, 2))
+            values = [value + float(extra) for value, extra in zip(values, decay, strict=True)]
+        best = min(range(per_class), key=values.__getitem__)
+        return self._with_one_sample(problem), Point(start.W, groups[:, best].contiguous(), start.b)
 
     def restore(self, problem: Problem, point: Point) -> Point:
         """Every sample of a class gets its feature."""

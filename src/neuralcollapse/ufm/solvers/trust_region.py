@@ -85,7 +85,7 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
     """Preconditioned conjugate gradients, stopped at the border, at negative curvature or at a small
     residual.
 
-    The residual has to fall by min(1/4, sqrt(its size)): superlinear convergence without solving the model
+    The residual has to fall by min(1/4, cube root of its size): superlinear convergence without solving the model
     better than it is. The gradient is scaled to unit length first, so that single precision neither under-
     nor overflows.
     """
@@ -97,7 +97,7 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
     scaled = model.precondition(residual)
     direction = -scaled
     size = dot(residual, scaled)
-    target = math.sqrt(size) * max(min(0.25, math.sqrt(scale)), 1e-4)
+    target = math.sqrt(size) * max(min(0.25, scale ** (1 / 3)), 1e-4)
     step_square, cross, direction_square, promised = 0.0, 0.0, size, 0.0
     on_border = False
     for _ in range(residual.numel()):
