@@ -28,14 +28,14 @@ __all__ = [
 def best_on_ray(bound: Callable[[float], float], largest: float) -> float:
     """The largest value found of a concave ``bound`` on [0, largest] (perhaps infinite); every value is a valid bound.
 
-    Tried are both ends, c = 1 (exact at an optimum), the top of the parabola through c = 0, 1, 2 (exact for a quadratic
+    Tried are both ends, c = 1 (exact at an optimum), the top of a parabola through three points (exact for a quadratic
     loss), and a scalar search.
     """
     if largest <= 0:
         return bound(0.0)
     scale = min(1.0, largest / 2)
     start, one, two = bound(0.0), bound(scale), bound(2 * scale)
-    candidates = [start, one, two]
+    candidates = [start, one, two, bound(min(1.0, largest))]
     bend = 2 * one - start - two
     if 0 < bend < math.inf:
         top = scale * (1 + (two - start) / (2 * bend))
