@@ -173,8 +173,8 @@ def regularized(sizes: tuple[int, int, int], repeats: int) -> None:
         "scipy L-BFGS-B, autograd": scipy_lbfgs,
         "scipy trust-ncg, autograd": scipy_newton,
         "torch.optim.LBFGS": torch_lbfgs,
-        "GD, rate 1, autograd (5,000 steps)": lambda p: torch_steps(p, "gd", 5000),
-        "Adam, rate 0.01, autograd (5,000 steps)": lambda p: torch_steps(p, "adam", 5000),
+        "GD, rate 1, autograd (1,000 steps)": lambda p: torch_steps(p, "gd", 1000),
+        "Adam, rate 0.01, autograd (1,000 steps)": lambda p: torch_steps(p, "adam", 1000),
     }
     ours = ["trust-region", "lbfgs", "conjugate-gradient", "gradient-descent", "reduced"]
     best = dict.fromkeys([*ours, *rivals], (math.inf, math.inf))
