@@ -48,14 +48,15 @@ class GradientDescent(Method):
         while True:
             yield after
             recent.append(after.value)
-            new_downhill = model.precondition(after.gradient).neg_()
-            new_slope = dot(after.gradient, new_downhill)
-            # With s = length * downhill: <s, M^-1 s> = -length^2 slope and <s, y> = length (<downhill, grad'>
-            # - slope).
+            # s = length downhill: <s, M^-1 s> = -length^2 slope, <s, y> = length (<downhill, grad'> - slope).
             turned = dot(downhill, after.gradient) - slope
             trial = -length * slope / turned if turned > 0 else 2 * length
             length = min(max(trial, 1e-3 * length), 1e3 * length)
-            state, downhill, slope = after, new_downhill, new_slope
+            # The old direction and state go before the new ones come: memory is a few copies of the point.
+            del downhill
+            state = after
+            downhill = model.precondition(state.gradient).neg_()
+            slope = dot(state.gradient, downhill)
             bound = max(recent) + rounding(model, state)
             for _ in range(TRIALS):
                 after = model.step(state, downhill, length)

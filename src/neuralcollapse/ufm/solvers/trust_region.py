@@ -85,9 +85,9 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
     """Preconditioned conjugate gradients, stopped at the border, at negative curvature or at a small
     residual.
 
-    The residual has to fall by min(1/4, cube root of its size): superlinear convergence without solving the model
-    better than it is. The gradient is scaled to unit length first, so that single precision neither under-
-    nor overflows.
+    The residual has to fall by min(1/4, cube root of its size): superlinear convergence without solving the
+    model better than it is. The gradient is scaled to unit length first, so that single precision neither
+    under- nor overflows.
     """
     exact = state.gradient
     scale = math.sqrt(dot(exact, model.precondition(exact)))
