@@ -13,7 +13,7 @@ from neuralcollapse.training import Plan, train  # noqa: E402
 PLANS = {
     "resnet": Plan(
         data="digits", per_class=32, model="resnet8:width=4", epochs=10, batch_size=64, measure=(10,),
-        metrics=("nc1", "nc2", "nc3", "nc4_mismatch", "cosine_margin"), learning_rate=0.005,
+        metrics=("nc1", "nc2", "nc3", "nc4_mismatch", "cosine_margin"), learning_rate=0.005, augment=True,
     ),
     "features": Plan(
         data="synthetic:classes=4,dim=8,per_class=31", model="mlp:width=12,depth=2", epochs=20, batch_size=50,

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.utils.data import Dataset
 
 from .._support.checks import describe, integer
-from .augmentation import CropFlip
+from .augmentation import CropFlip, Draws
 
 __all__ = ["Loader", "Normalisation", "Split", "measure_normalisation"]
 
@@ -63,14 +63,23 @@ class Split(Dataset):
         return torch.bincount(self.labels, minlength=self.num_classes)
 
     def batch(
-        self, positions: Tensor, augment: CropFlip | None = None, generator: Generator | None = None
+        self,
+        positions: Tensor,
+        augment: CropFlip | None = None,
+        generator: Generator | None = None,
+        draws: Draws | None = None,
     ) -> tuple[Float[Tensor, "b channels height width"], Int64[Tensor, " b"]]:
-        """Normalised images and labels at ``positions``, augmented first when asked (with ``generator``)."""
+        """Normalised images and labels at ``positions``, augmented first when asked.
+
+        Augmentation draws from ``generator``, or takes ``draws`` made before (for a part of a larger batch).
+        """
         images = self.images[self.index[positions]]
         if augment is not None:
-            if generator is None:
-                raise ValueError("augmentation needs a generator")
-            images = augment(images, generator)
+            if draws is None:
+                if generator is None:
+                    raise ValueError("augmentation needs a generator")
+                draws = augment.draw(len(images), generator)
+            images = augment.apply(images, draws)
         return self.normalisation(images), self.labels[positions]
 
     def loader(self, batch_size: int = 256) -> "Loader":

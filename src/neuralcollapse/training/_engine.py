@@ -92,11 +92,12 @@ class Engine:
         for step, positions in enumerate(order.tensor_split(self.steps)):
             if step < self.step:
                 continue
-            mine = self.team.share(positions)
-            generator = None
-            if self.augment is not None:
-                generator = stream(self.plan.seed, f"augment {self.epoch} {step} {self.team.rank} {self.team.size}")
-            images, labels = self.data.train.batch(mine, self.augment, generator)
+            mine = self.team.share(torch.arange(len(positions)))
+            draws = None
+            if self.augment is not None:  # drawn for the whole batch: the same for any number of processes
+                generator = stream(self.plan.seed, f"augment {self.epoch} {step}")
+                draws = self.augment.draw(len(positions), generator).select(mine)
+            images, labels = self.data.train.batch(positions[mine], self.augment, draws=draws)
             yield (
                 images.to(self.device, memory_format=self.layout),
                 labels.to(self.device),

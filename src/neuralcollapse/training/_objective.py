@@ -40,6 +40,8 @@ class Objective:
             features = self.model.encoder(images)
             logits = self.model.head(features)
         loss = self.loss(logits.float(), labels) * (len(labels) / batch_size)
+        if self.plan.decay_on == "parameters" and not self.in_objective:
+            return loss, loss.detach()
         return loss + self._decay(features.float(), batch_size), loss.detach()
 
     def _decay(self, features: Tensor, batch_size: int) -> Tensor:
@@ -52,7 +54,5 @@ class Objective:
             if head.bias is not None and plan.bias_decay:
                 shared = shared + plan.bias_decay / 2 * head.bias.square().sum()
             return total + shared / self.team.size
-        if self.in_objective and plan.weight_decay:
-            squares = sum(parameter.square().sum() for parameter in self.model.parameters())
-            return total + plan.weight_decay / 2 * squares / self.team.size
-        return total
+        squares = sum(parameter.square().sum() for parameter in self.model.parameters())
+        return total + plan.weight_decay / 2 * squares / self.team.size
