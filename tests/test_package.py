@@ -90,3 +90,9 @@ def test_readme_names_the_two_commands():
     for target in ("demo", "test"):
         assert f"make {target}" in text
         assert re.search(rf"^{target}:", makefile, re.M)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_run(path):
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+    assert done.stdout

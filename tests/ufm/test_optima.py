@@ -123,8 +123,8 @@ def test_convex_form_agrees_with_a_conic_solver(spec, bias, level):
     if bias:
         objective += bias / 2 * cp.sum_squares(shift)
     problem = cp.Problem(cp.Minimize(objective))
-    problem.solve(solver=cp.SCS, eps=1e-9, max_iters=200000)
-    assert model.optimum().value == pytest.approx(problem.value, abs=1e-6)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    assert model.optimum().value == pytest.approx(problem.value, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4, 5, 6])
