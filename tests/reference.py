@@ -19,7 +19,7 @@ def second_derivative(function, step: float = 1e-2) -> float:
     return (270 * pairs[0] - 27 * pairs[1] + 2 * pairs[2] - 490 * function(0.0)) / (180 * step**2)
 
 
-def lbfgs(problem: Problem, start: Point, gradient_tolerance: float = 1e-11) -> Point:
+def lbfgs(problem: Problem, start: Point, **options: float) -> Point:
     """scipy's L-BFGS; on spheres the variables are normalised inside the objective."""
     sphere = isinstance(problem, SphereProblem)
 
@@ -34,7 +34,7 @@ def lbfgs(problem: Problem, start: Point, gradient_tolerance: float = 1e-11) -> 
             slope = slope.map(lambda g, rows: g / rows.norm(dim=1, keepdim=True), raw)
         return state.value, slope.flatten().numpy()
 
-    options = {"maxiter": 20000, "maxfun": 40000, "ftol": 1e-16, "gtol": gradient_tolerance, "maxcor": 20}
+    options = {"maxiter": 20000, "maxfun": 40000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 20, **options}
     found = minimize(objective, start.flatten().numpy(), jac=True, method="L-BFGS-B", options=options)
     return feasible(start.like(torch.from_numpy(found.x)))
 

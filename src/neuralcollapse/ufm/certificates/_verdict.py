@@ -8,7 +8,7 @@ from ..certificate import GLOBAL_MINIMUM, NOT_CRITICAL, STRICT_SADDLE, UNDECIDED
 from ..point import Point
 from ._spectrum import smallest_eigenpair
 
-__all__ = ["Evidence", "judge"]
+__all__ = ["Evidence", "judge", "proved_minimum"]
 
 CRITICAL = 1e-7
 """A gradient below this share of its natural scale counts as zero."""
@@ -29,6 +29,15 @@ class Evidence:
     """Candidate escape directions from the papers' constructions, tried in order."""
     doubt: str
     """Why the bound may not close at a minimiser, or an empty string."""
+
+
+def proved_minimum(problem: Problem) -> float | None:
+    """The closed form's value, where there is one and it is proved."""
+    try:
+        optimum = problem.optimum()
+    except NotImplementedError:
+        return None
+    return optimum.value if optimum.proved else None
 
 
 def judge(

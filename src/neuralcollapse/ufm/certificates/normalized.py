@@ -16,7 +16,7 @@ from ..certificate import Certificate
 from ..normalized import NormalizedLinearization, NormalizedUFM
 from ..point import Point
 from ._dual import best_on_ray, levelled, top_singular_pair
-from ._verdict import Evidence, judge
+from ._verdict import Evidence, judge, proved_minimum
 
 __all__ = ["certify_normalized"]
 
@@ -78,11 +78,7 @@ def _rigorous_closed_form(problem: NormalizedUFM) -> float | None:
     """f* where it is proved but the convex dual may not reach it: few dimensions."""
     if not problem.balanced or problem.dim >= problem.num_classes:
         return None
-    try:
-        optimum = problem.optimum()
-    except NotImplementedError:
-        return None
-    return optimum.value if optimum.proved else None
+    return proved_minimum(problem)
 
 
 def _doubt(problem: NormalizedUFM) -> str:

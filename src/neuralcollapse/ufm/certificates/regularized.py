@@ -16,7 +16,7 @@ from ..certificate import Certificate
 from ..point import Point
 from ..regularized import RegularizedUFM
 from ._dual import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
-from ._verdict import Evidence, judge
+from ._verdict import Evidence, judge, proved_minimum
 
 __all__ = ["certify_regularized"]
 
@@ -78,11 +78,7 @@ def _rigorous_closed_form(problem: RegularizedUFM) -> float | None:
     squared = isinstance(problem.loss, SquaredError) and problem.dim < problem.num_classes
     if not problem.balanced or problem.mu == 0 or not (squared or not problem.loss.is_convex):
         return None
-    try:
-        optimum = problem.optimum()
-    except NotImplementedError:
-        return None
-    return optimum.value if optimum.proved else None
+    return proved_minimum(problem)
 
 
 def _doubt(problem: RegularizedUFM) -> str:
