@@ -59,6 +59,14 @@ def test_etf_has_the_simplex_gram_matrix(dim):
     assert "fixed" in repr(head)
 
 
+def test_nonnegative_features_can_align_with_the_etf():
+    """One coordinate a class: centred class means are then proportional to the rows (self-duality)."""
+    head = SimplexETFHead(6, 4)
+    means = torch.eye(4, 6)
+    cosine = torch.nn.functional.cosine_similarity(means - means.mean(0), head.weight)
+    torch.testing.assert_close(cosine, torch.ones(4))
+
+
 def test_etf_can_be_canonical_or_random():
     canonical, random = SimplexETFHead(6, 4).weight, SimplexETFHead(6, 4, seed=0).weight
     assert torch.equal(canonical, SimplexETFHead(6, 4).weight)

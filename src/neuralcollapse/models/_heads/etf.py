@@ -1,10 +1,13 @@
 """A classifier fixed to a simplex ETF (geometric, Section 5.3; mse, Section 4.3)."""
 
+import math
+
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.functional import pad
 
 from ..._support.checks import flag, integer, real
-from ...frames import simplex_etf
+from ...frames import simplex_etf, simplex_gram
 from . import heads
 
 __all__ = ["SimplexETFHead"]
@@ -18,8 +21,10 @@ class SimplexETFHead(nn.Linear):
     does not count among the parameters. It still is an ``nn.Linear``, so that tools which look for the last
     linear layer find it. Needs ``feature_dim >= num_classes - 1``.
 
-    ``seed=None`` gives the canonical frame, a seed one drawn from the Haar measure. The bias, when there is
-    one, is learned and starts at zero. ``generator`` is accepted like in every head and draws nothing.
+    ``seed=None`` gives sqrt(K/(K-1)) (I - 11'/K) in the first K coordinates, as in the papers: features that come out
+    of a ReLU can align with it, one coordinate a class. (With d = K-1 there is no room for it: then the canonical
+    frame.) A seed gives one drawn from the Haar measure. The bias, when there is one, is learned and starts at zero.
+    ``generator`` is accepted like in every head and draws nothing.
     """
 
     weight: Tensor
@@ -42,7 +47,7 @@ class SimplexETFHead(nn.Linear):
         self.scale = size
         del self._parameters["weight"]
         self.to_empty(device="cpu")
-        self.register_buffer("weight", (size * simplex_etf(count, dim, seed)).to(torch.get_default_dtype()))
+        self.register_buffer("weight", (size * _frame(count, dim, seed)).to(torch.get_default_dtype()))
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -56,3 +61,9 @@ class SimplexETFHead(nn.Linear):
     def extra_repr(self) -> str:
         """Sizes and scale, for ``print(head)``."""
         return f"{super().extra_repr()}, scale={self.scale:g}, fixed"
+
+
+def _frame(count: int, dim: int, seed: int | None) -> Tensor:
+    if seed is None and dim >= count:
+        return math.sqrt((count - 1) / count) * pad(simplex_gram(count), (0, dim - count))
+    return simplex_etf(count, dim, seed)
