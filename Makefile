@@ -41,7 +41,7 @@ bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 docs: $(DEV)  ## the documentation, into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## remove what the other targets made
 	rm -rf .venv site build dist .pytest_cache .ruff_cache .hypothesis

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from sklearn import datasets
 
 import neuralcollapse as nc
 from neuralcollapse.data import DataError, check, load, sources
@@ -45,7 +46,6 @@ def test_embedded_sets_are_as_described(name):
 
 
 def test_digits_are_scikit_learns():
-    datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed")
     expected = datasets.load_digits()
     data = load("digits")
     ours = torch.cat([data.train.images, data.test.images])[:, 0].numpy()
