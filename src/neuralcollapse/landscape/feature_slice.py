@@ -6,15 +6,13 @@ turning towards another one, w_k'.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from .. import losses
-from .._support.checks import describe, integer
-from ..losses import Curve, LogitLoss, SquaredError
+from .._support.checks import integer
+from ..losses import Curve, LogitLoss, SquaredError, logit_loss
 
 __all__ = ["FeatureSlice", "WideSlice"]
 
@@ -35,7 +33,7 @@ class FeatureSlice:
     num_classes: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loss", _logit_loss(self.loss))
+        object.__setattr__(self, "loss", logit_loss(self.loss))
         object.__setattr__(self, "num_classes", integer("num_classes", self.num_classes, minimum=3))
 
     def logits(self, s: ArrayLike, theta: ArrayLike) -> Curve:
@@ -98,7 +96,7 @@ class WideSlice:
     loss: LogitLoss
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loss", _logit_loss(self.loss))
+        object.__setattr__(self, "loss", logit_loss(self.loss))
 
     def value(self, s: ArrayLike, theta: ArrayLike) -> Curve:
         """The limit of the loss; for contrastive losses, of its excess over the value at s = 0."""
@@ -122,10 +120,3 @@ class WideSlice:
     def _pull(self) -> float:
         """-d loss/d z_true when infinitely many wrong classes share the softmax."""
         return -float(self.loss.margin_derivative(0.0, 10**15))
-
-
-def _logit_loss(loss: Any) -> LogitLoss:
-    found = losses.get(loss) if isinstance(loss, str) else loss
-    if not isinstance(found, LogitLoss):
-        raise TypeError(f"loss must be a loss on logits (or its name), got {describe(found)}")
-    return found

@@ -3,6 +3,7 @@
 Every public module of this folder is one loss that registers itself; adding a loss is adding a file.
 """
 
+from .._support.checks import describe
 from .._support.registry import load_entries
 from ._base import Curve, Linearization, LogitLoss, Loss, MarginOptimum, Transition, registry
 
@@ -27,6 +28,7 @@ __all__ = [
     "SupervisedContrastive",
     "Transition",
     "get",
+    "logit_loss",
     "registry",
 ]
 
@@ -44,3 +46,11 @@ def get(spec: str | Loss) -> Loss:
     loss = registry.create(spec)
     assert isinstance(loss, Loss)
     return loss
+
+
+def logit_loss(loss: object) -> LogitLoss:
+    """``loss``, or the one that its string names, if it is a loss on logits."""
+    found = get(loss) if isinstance(loss, str) else loss
+    if not isinstance(found, LogitLoss):
+        raise TypeError(f"loss must be a loss on logits (or its name), got {describe(found)}")
+    return found

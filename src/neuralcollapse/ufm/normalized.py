@@ -7,12 +7,11 @@ import torch
 from torch import Generator, Tensor
 
 from .._support.checks import real
-from ..losses import LogitLoss
+from ..losses import LogitLoss, logit_loss
 from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
-from .regularized import logit_loss
 
 __all__ = ["NormalizedLinearization", "NormalizedUFM", "SphereProblem"]
 

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor
 
-from .. import losses
-from .._support.checks import describe, real
-from ..losses import LogitLoss
+from .._support.checks import real
+from ..losses import LogitLoss, logit_loss
 from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
@@ -145,11 +144,3 @@ class RegularizedLinearization(ProblemLinearization):
         features.addmm_(slope, direction.classifier)
         bias = None if direction.b is None else bend.sum(0) + (problem.bias_decay or 0.0) * direction.b
         return Point(classifier, features, bias)
-
-
-def logit_loss(loss: LogitLoss | str) -> LogitLoss:
-    """``loss``, or the one its string names, if it is a loss on logits."""
-    found = losses.get(loss) if isinstance(loss, str) else loss
-    if not isinstance(found, LogitLoss):
-        raise TypeError(f"loss must be a loss on logits (or its name), got {describe(found)}")
-    return found
