@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_LAYERS = ("data", "frames", "integrations", "landscape", "losses", "metrics", "models", "training", "ufm")
+_LAYERS = ("data", "frames", "integrations", "landscape", "losses", "metrics", "models", "studies", "training", "ufm")
 _FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model")
 
 __all__ = [
@@ -30,12 +30,13 @@ __all__ = [
     "measure_model",
     "metrics",
     "models",
+    "studies",
     "training",
     "ufm",
 ]
 
 if TYPE_CHECKING:
-    from . import data, frames, integrations, landscape, losses, metrics, models, training, ufm
+    from . import data, frames, integrations, landscape, losses, metrics, models, studies, training, ufm
     from .metrics import ClassStatistics, CollapseReport, measure, measure_model
 
 

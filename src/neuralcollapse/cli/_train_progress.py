@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from ..training import Plan
 from ..training import Progress as TrainingProgress
 
-__all__ = ["Display"]
+__all__ = ["Display", "duration"]
 
 REFRESH_SECONDS = 0.25
 
@@ -50,7 +50,7 @@ class Display:
         self.shown = now
         start, before = self.began
         if done > before:
-            self.left = f"{_duration((now - start) * (1 - done) / (done - before))} left"
+            self.left = f"{duration((now - start) * (1 - done) / (done - before))} left"
         state = ", ".join(filter(None, [f"loss {progress.loss.item():.4g}", self.measurement, self.left]))
         self.bar.update(self.task, completed=done, epoch=progress.epoch + 1, state=state)
 
@@ -69,7 +69,8 @@ class Display:
         self.console.print(text, highlight=False, soft_wrap=True)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as on a clock."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,16 +1,15 @@
 """Many trials: the same problem from many seeds, on all cores, as good as one after another."""
 
 import json
-import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 from typing import Any
 
 from ..._support.checks import describe, integer
 from ..._support.files import write_json
+from ..._support.processes import worker_pool
 from .._problem import Problem
 from ..point import Point
 from ._method import Method
@@ -81,37 +80,12 @@ def _run(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
     if workers <= 1 or len(jobs) <= 1:
         yield from map(_trial, jobs)
         return
-    with _pool(workers) as pool:
+    with worker_pool(workers) as pool:
         waiting = {pool.submit(_trial, job) for job in jobs}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
                 yield future.result()
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of fresh processes that an interrupt or an error ends at once instead of after the last trial.
-
-    Forked ones would inherit the threads' locks of this one in whatever state they are.
-    """
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_quiet)
-    try:
-        yield pool
-    except BaseException:
-        processes = list((getattr(pool, "_processes", None) or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-        raise
-    pool.shutdown()
-
-
-def _quiet() -> None:
-    """Leave the interrupt key to the parent, which ends the workers."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _checked_seeds(seeds: Iterable[int]) -> list[int]:

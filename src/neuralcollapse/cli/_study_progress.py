@@ -1,0 +1,73 @@
+"""How a run of studies shows itself: a bar on a terminal, plain lines elsewhere, both on stderr; verdicts on stdout."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..studies import Outcome, Status
+from ._train_progress import duration
+
+__all__ = ["Display"]
+
+LINE_SECONDS = 30.0
+MARKS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
+
+
+class Display:
+    """Cells done, and the time left."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        columns = (
+            TextColumn("cells {task.fields[text]}"),
+            BarColumn(),
+            TextColumn("{task.fields[left]}"),
+            TimeElapsedColumn(),
+        )
+        self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+        self.task = self.bar.add_task("", total=1.0, text="", left="")
+        self.began: tuple[float, float] | None = None
+        self.last_line = 0.0
+        self.seen = -1
+
+    def __enter__(self) -> "Display":
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def status(self, status: Status) -> None:
+        """Called whenever something has happened, and twice a second otherwise."""
+        now = time.monotonic()
+        if self.began is None:
+            self.began = (now, status.fraction)
+        start, before = self.began
+        left = ""
+        if status.fraction > before:
+            left = f"{duration((now - start) * (1 - status.fraction) / (status.fraction - before))} left"
+        text = f"{status.done}/{status.cells}"
+        self.bar.update(self.task, completed=status.fraction, text=text, left=left)
+        if status.failure is not None:
+            self.console.print(f"a cell failed: {status.failure}", markup=False, highlight=False, soft_wrap=True)
+        due = now - self.last_line >= LINE_SECONDS or status.done == status.cells
+        if self.bar.disable and status.done != self.seen and due:
+            self.last_line, self.seen = now, status.done
+            self.console.print(f"cells {text}{', ' + left if left else ''}", highlight=False)
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Called with each study's verdict."""
+        verdict = outcome.verdict
+        console = Console(highlight=False, soft_wrap=True)
+        style = MARKS[verdict.outcome]
+        console.print(f"[bold]{outcome.study.id}[/bold] ({outcome.profile}): [{style}]{verdict.outcome}[/{style}]")
+        console.print(f"  claim: {escape(outcome.study.claim)}")
+        console.print(f"  measured: {escape(verdict.measured)}")
+        for name, error in outcome.failures.items():
+            console.print(f"  failed: {escape(name)}: {escape(error)}")
+        console.print(f"  picture: {outcome.folder / 'figure.svg'}")

@@ -1,0 +1,50 @@
+"""Every figure and table of the papers as a study: a grid of runs, a check of the claim, one picture.
+
+>>> import neuralcollapse as nc
+>>> study = nc.studies.get("geometric/bound")
+>>> study.paper, study.figures
+('geometric', ('11',))
+
+A study is one file in the folder of its paper; it registers itself in ``studies``.
+"""
+
+import os
+
+from .._support.registry import load_entries
+from ._cells import Calculation, Cell, Solve, Train, calculations
+from ._engines import engines
+from ._index import query
+from ._results import Planned, Result, Results
+from ._run import Outcome, Status, first_steps, run_studies
+from ._study import PROFILES, Profile, Study, Verdict, studies
+
+for _paper in ("geometric", "mse", "losses", "normalized"):
+    load_entries(f"{__name__}.{_paper}", [os.path.join(os.path.dirname(__file__), _paper)])
+
+__all__ = [
+    "PROFILES",
+    "Calculation",
+    "Cell",
+    "Outcome",
+    "Planned",
+    "Profile",
+    "Result",
+    "Results",
+    "Solve",
+    "Status",
+    "Study",
+    "Train",
+    "Verdict",
+    "calculations",
+    "engines",
+    "first_steps",
+    "get",
+    "query",
+    "run_studies",
+    "studies",
+]
+
+
+def get(name: str) -> Study:
+    """The study with this id; ValueError lists the known ones."""
+    return studies[name]()

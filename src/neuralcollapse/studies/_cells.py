@@ -1,0 +1,188 @@
+"""Cells: the units of work of a study. A cell is a plain value; its key decides where its result lies."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from .._support.files import write_json
+from .._support.registry import Registry
+from ..training import Plan, Progress, Run, train
+from ..ufm import Problem, Trace, solve
+
+__all__ = ["Calculation", "Cell", "Solve", "Train", "calculations"]
+
+FORMAT = 1
+"""Counts up when cells of the same plan would give other results; old results are then not taken for new ones."""
+
+Report = Callable[[float], None]
+"""Takes the fraction of a cell that is done."""
+
+calculations: Registry[Callable[..., dict[str, Any]]] = Registry("calculation")
+"""Functions that :class:`Calculation` cells call by name; they return what JSON can hold."""
+
+
+class Cell(ABC):
+    """One piece of work: what to do (``spec``), how to do it into a folder, and how to read it back."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """Everything that decides the result, as JSON."""
+
+    @abstractmethod
+    def run(self, folder: Path, *, root: str | None, report: Report) -> None:
+        """Do the work, or go on with it, in ``folder``."""
+
+    @abstractmethod
+    def read(self, folder: Path) -> Any:
+        """What :meth:`run` left in ``folder``."""
+
+    @abstractmethod
+    def first_steps(self, steps: int, *, root: str | None) -> str:
+        """Begin the work, stop after ``steps`` and say in a few words what came out."""
+
+    @staticmethod
+    @abstractmethod
+    def rows(folder: Path) -> Iterator[dict[str, Any]]:
+        """The history for the index: ``step``, ``split`` and values by name."""
+
+    @property
+    def key(self) -> str:
+        """Sixteen digits that two cells share exactly when they do the same."""
+        text = json.dumps([FORMAT, self.kind, self.spec()], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Train(Cell):
+    """Train a net; read as a :class:`~neuralcollapse.training.Run`."""
+
+    plan: Plan
+    features: bool = False
+    """Whether to keep the final features of the training and test sets."""
+    kind: ClassVar[str] = "train"
+
+    def spec(self) -> dict[str, Any]:
+        return {"plan": self.plan.model_dump(mode="json"), "features": self.features}
+
+    def run(self, folder: Path, *, root: str | None, report: Report) -> None:
+        def after_step(progress: Progress) -> None:
+            report((progress.epoch + progress.step / progress.steps) / progress.epochs)
+
+        train(
+            self.plan,
+            folder / "run",
+            root=root,
+            resume=True,
+            keep=1,
+            save_features=self.features,
+            on_step=after_step,
+        )
+
+    def read(self, folder: Path) -> Run:
+        return Run.open(folder / "run")
+
+    @staticmethod
+    def rows(folder: Path) -> Iterator[dict[str, Any]]:
+        for row in Run.open(folder / "run").history:
+            yield {"step": row["epoch"], **{name: value for name, value in row.items() if name != "epoch"}}
+
+    def first_steps(self, steps: int, *, root: str | None) -> str:
+        losses: list[float] = []
+
+        def after_step(progress: Progress) -> None:
+            losses.append(float(progress.loss))
+            if len(losses) == steps:
+                raise _Enough
+
+        with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder, suppress(_Enough):
+            train(self.plan, Path(folder) / "run", root=root, on_step=after_step)
+        return "loss " + ", ".join(f"{loss:.4g}" for loss in losses)
+
+
+class _Enough(Exception):  # noqa: N818 (not an error)
+    """Ends a training run after its first steps."""
+
+
+@dataclass(frozen=True)
+class Solve(Cell):
+    """Minimise an unconstrained feature model; read as a :class:`~neuralcollapse.ufm.Trace`."""
+
+    problem: Problem
+    method: str = "gradient-descent"
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Those of :func:`neuralcollapse.ufm.solve`."""
+    kind: ClassVar[str] = "solve"
+
+    def spec(self) -> dict[str, Any]:
+        options = {name: list(value) if isinstance(value, tuple) else value for name, value in self.options.items()}
+        problem = json.loads(self.problem.to_json())
+        return {"problem": problem, "method": self.method, "seed": self.seed, "options": options}
+
+    def run(self, folder: Path, *, root: str | None, report: Report) -> None:
+        most = self.options.get("max_iter", 1000)
+
+        def on_record(row: Mapping[str, Any]) -> None:
+            report(row["iteration"] / most)
+
+        solve(self.problem, self.method, seed=self.seed, **self.options, on_record=on_record).save(folder / "trace")
+
+    def read(self, folder: Path) -> Trace:
+        return Trace.load(folder / "trace")
+
+    @staticmethod
+    def rows(folder: Path) -> Iterator[dict[str, Any]]:
+        for row in Trace.load(folder / "trace").rows():
+            values = {name: value for name, value in row.items() if name not in ("iteration", "seconds")}
+            yield {"step": row["iteration"], "split": "train", **values}
+
+    def first_steps(self, steps: int, *, root: str | None) -> str:
+        trace = solve(self.problem, self.method, seed=self.seed, **{**self.options, "max_iter": steps})
+        return f"value {trace.value:.6g}"
+
+
+@dataclass(frozen=True)
+class Calculation(Cell):
+    """Call a function of :data:`calculations`; read as the dictionary that it returned."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    kind: ClassVar[str] = "calculation"
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "arguments": dict(self.arguments)}
+
+    def run(self, folder: Path, *, root: str | None, report: Report) -> None:
+        write_json(folder / "result.json", calculations[self.name](**self.arguments))
+
+    def read(self, folder: Path) -> dict[str, Any]:
+        return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+    @staticmethod
+    def rows(folder: Path) -> Iterator[dict[str, Any]]:
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        numbers = {name: value for name, value in result.items() if isinstance(value, int | float)}
+        if numbers:
+            yield {"step": 0, "split": "train", **numbers}
+
+    def first_steps(self, steps: int, *, root: str | None) -> str:
+        return f"{len(calculations[self.name](**self.arguments))} results"
+
+
+def rows_of(kind: str, folder: Path) -> Iterator[dict[str, Any]]:
+    """:meth:`Cell.rows` of the cell of this kind in ``folder``."""
+    return {cell.kind: cell for cell in (Train, Solve, Calculation)}[kind].rows(folder)
+
+
+def start_over(folder: Path) -> None:
+    """Forget what an interrupted cell left."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,82 @@
+"""Cells on a Ray cluster: the one that RAY_ADDRESS names, else one started here."""
+
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..._support.files import atomic_write
+from .._cells import Cell
+from .._store import FINISHED, Store, run_cell
+from ._engine import Engine, Failure, engines, one_line
+
+__all__ = ["Ray"]
+
+POLL_SECONDS = 0.5
+
+
+@engines.add("ray")
+class Ray(Engine):
+    """One task a cell. A task works in a folder of its own node and sends the files back: nothing needs to be shared.
+
+    Data sets must be found on each node, under the same ``root``.
+    """
+
+    def run(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Cell | Failure | None]:
+        try:
+            import ray
+        except ImportError:
+            raise ValueError("--engine ray needs Ray: pip install 'neuralcollapse[ray]'") from None
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        started = not ray.is_initialized()
+        if started:
+            local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": self.workers or os.cpu_count() or 1}
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **local)
+        try:
+            task = ray.remote(_run_there)
+            waiting: dict[Any, Cell] = {task.remote(cell, root): cell for cell in cells}
+            while waiting:
+                done, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
+                if not done:
+                    yield None
+                for reference in done:
+                    cell = waiting.pop(reference)
+                    try:
+                        _unpack(ray.get(reference), store.cell(cell))
+                    except Exception as error:
+                        yield Failure(cell, one_line(getattr(error, "cause", None) or error))
+                    else:
+                        yield cell
+        finally:
+            if started:
+                ray.shutdown()
+
+
+def _run_there(cell: Cell, root: str | None) -> bytes:
+    import torch
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as name:
+        run_cell(cell, Path(name), root)
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(name, arcname=".")
+        return packed.getvalue()
+
+
+def _unpack(content: bytes, folder: Path) -> None:
+    """Write the files of a cell; the one that marks it as finished comes last."""
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        members = [member for member in archive.getmembers() if member.isfile()]
+        members.sort(key=lambda member: Path(member.name) == Path(FINISHED))
+        for member in members:
+            file = archive.extractfile(member)
+            assert file is not None
+            _write(folder / tarfile.data_filter(member, str(folder)).name, file.read())
+
+
+def _write(path: Path, content: bytes) -> None:
+    atomic_write(path, lambda temporary: temporary.write_bytes(content) and None)

@@ -1,0 +1,155 @@
+"""An index of all results of a folder, as tables that DuckDB (or anything that reads Parquet) can query."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._support.files import atomic_write
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["TABLES", "query", "write_index"]
+
+TABLES = {
+    "studies": ("study", "profile", "verdict", "figure_of_merit", "measured"),
+    "cells": ("study", "profile", "cell", "kind", "label", "loss", "data", "model", "seed", "seconds", "error"),
+    "metrics": ("study", "cell", "label", "loss", "step", "split", "metric", "value"),
+}
+"""Columns. ``cells`` has one row for each cell of each study, ``metrics`` one for each value that was measured."""
+
+TYPES = {
+    "figure_of_merit": "DOUBLE",
+    "seconds": "DOUBLE",
+    "value": "DOUBLE",
+    "step": "BIGINT",
+    "seed": "BIGINT",
+}
+
+RUNS = ("accuracy", "loss", "value", "nc1", "nc2", "nc3")
+"""Metrics whose last values are columns of ``runs``, the table that a bare condition is asked of."""
+
+
+def write_index(folder: Path) -> None:
+    """Write ``folder/index/{studies,cells,metrics}.parquet`` from the files of all studies and cells."""
+    outcomes = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/*/study.json"))]
+    rows: dict[str, Iterator[dict[str, Any]]] = {
+        "studies": ({**outcome, "study": outcome["id"]} for outcome in outcomes),
+        "cells": _cell_rows(folder, outcomes),
+        "metrics": _metric_rows(folder, outcomes),
+    }
+    for name in TABLES:
+        _write_table(folder / "index" / f"{name}.parquet", TABLES[name], rows[name])
+
+
+def query(folder: Path, text: str = "") -> "duckdb.DuckDBPyRelation":
+    """Answer a query on the index of ``folder``: SQL on its tables, a condition on ``runs``, or nothing for all runs.
+
+    The query sees the tables ``studies``, ``cells``, ``metrics`` and ``runs``, and no file besides.
+    """
+    import duckdb
+
+    if not (folder / "index" / "cells.parquet").is_file():
+        raise ValueError(f"{folder}: holds no results (no index/cells.parquet); run a study with --out {folder}")
+    database = duckdb.connect(":memory:")
+    for name in TABLES:
+        file = folder / "index" / f"{name}.parquet"
+        try:
+            database.execute(f"CREATE TABLE {name} AS SELECT * FROM read_parquet(?)", [str(file)])
+        except duckdb.Error as error:
+            raise ValueError(f"{file}: not readable ({str(error).splitlines()[0]})") from None
+    last = ", ".join(f"arg_max(m.value, m.step) FILTER (WHERE m.metric = '{name}') AS {name}" for name in RUNS)
+    last = last.replace("AS loss", "AS loss_value")
+    database.execute(
+        "CREATE TABLE runs AS SELECT c.study, c.profile, c.label, c.loss, c.data, c.model, c.seed, m.split, "
+        f"max(m.step) AS step, {last} FROM cells c JOIN metrics m ON c.study = m.study AND c.cell = m.cell "
+        "AND c.label = m.label GROUP BY ALL ORDER BY ALL"
+    )
+    database.execute("SET enable_external_access = false; SET lock_configuration = true")
+    asked = text.strip().rstrip(";")
+    words = asked.lower().split()
+    if not words or words[0] not in ("select", "with", "from", "describe", "summarize", "show", "pivot"):
+        asked = "SELECT * FROM runs" + (f" WHERE {asked}" if asked else "")
+    try:
+        answer = database.sql(asked)
+    except duckdb.Error as error:
+        raise ValueError(f"query: {' '.join(str(error).split())}") from None
+    if answer is None:
+        raise ValueError("query: asks for nothing; begin with SELECT, or give a condition such as nc1 < 0.1")
+    return answer
+
+
+def _write_table(path: Path, columns: tuple[str, ...], rows: Iterator[dict[str, Any]]) -> None:
+    import duckdb
+
+    def write(temporary: Path) -> None:
+        lines = temporary.with_suffix(".jsonl")
+        try:
+            with lines.open("w", encoding="utf-8") as file:
+                for row in rows:
+                    file.write(json.dumps({name: row.get(name) for name in columns}) + "\n")
+            types = {name: TYPES.get(name, "VARCHAR") for name in columns}
+            with duckdb.connect(":memory:") as database:
+                table = f"read_json('{_quoted(lines)}', format = 'newline_delimited', columns = {types})"
+                database.execute(f"COPY (SELECT * FROM {table}) TO '{_quoted(temporary)}' (FORMAT parquet)")
+        finally:
+            lines.unlink(missing_ok=True)
+
+    atomic_write(path, write)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _cell_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for outcome in outcomes:
+        for cell in outcome["cells"]:
+            spec = cell["spec"]
+            plan = spec.get("plan") or spec.get("problem") or spec.get("arguments") or {}
+            try:
+                seconds = json.loads((folder / "cells" / cell["key"] / "seconds.json").read_text())["seconds"]
+            except (OSError, ValueError, KeyError):
+                seconds = None
+            yield {
+                "study": outcome["id"],
+                "profile": outcome["profile"],
+                "cell": cell["key"],
+                "kind": cell["kind"],
+                "label": _label(cell),
+                "loss": _text(plan.get("loss")),
+                "data": _text(plan.get("data")),
+                "model": _text(plan.get("model")),
+                "seed": plan.get("seed", spec.get("seed")),
+                "seconds": seconds,
+                "error": cell["error"],
+            }
+
+
+def _metric_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    from ._cells import rows_of
+
+    for outcome in outcomes:
+        for cell in outcome["cells"]:
+            if cell["error"] is not None:
+                continue
+            plan = cell["spec"].get("plan") or cell["spec"].get("problem") or {}
+            facts = {
+                "study": outcome["id"],
+                "cell": cell["key"],
+                "label": _label(cell),
+                "loss": _text(plan.get("loss")),
+            }
+            for row in rows_of(cell["kind"], folder / "cells" / cell["key"]):
+                for name, value in row.items():
+                    if name not in ("step", "split") and isinstance(value, int | float):
+                        yield {**facts, "step": row["step"], "split": row["split"], "metric": name, "value": value}
+
+
+def _label(cell: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in cell["labels"].items())
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

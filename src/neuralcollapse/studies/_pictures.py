@@ -1,0 +1,243 @@
+"""How pictures look: one style, the same colour for the same loss everywhere, saved as SVG, PDF and PNG."""
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._support.files import atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ._results import Results
+
+__all__ = [
+    "COLOURS",
+    "MARKERS",
+    "band",
+    "colour",
+    "empty_picture",
+    "figure",
+    "heat_map",
+    "legend_below",
+    "loss_name",
+    "metric_name",
+    "save_picture",
+    "series",
+    "styled",
+    "theory_line",
+]
+
+COLUMN = 3.35
+"""Width of one column, in inches."""
+
+# Okabe and Ito's palette: told apart with any colour vision, and in print.
+BLUE, ORANGE, GREEN, RED, SKY, PURPLE, YELLOW, BLACK = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#56B4E9",
+    "#CC79A7",
+    "#F0E442",
+    "#000000",
+)
+COLOURS = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+GREY = "#666666"
+
+LOSSES = {
+    "cross-entropy": ("CE", BLUE),
+    "focal": ("FL", GREEN),
+    "label-smoothing": ("LS", ORANGE),
+    "squared-error": ("MSE", RED),
+    "supervised-contrastive": ("SC", PURPLE),
+}
+
+METRICS = {
+    "nc1": "NC1: variability",
+    "nc2": "NC2: classifier to ETF",
+    "nc2_projected": "NC2: classifier to ETF",
+    "nc3": "NC3: self-duality",
+    "nc3_projected": "NC3: self-duality",
+    "nc4_bias": "NC4: bias collapse",
+    "nc4_mismatch": "NC4: not nearest mean",
+    "accuracy": "accuracy",
+    "loss": "loss",
+    "value": "objective",
+    "gap": "gap to the optimum",
+    "gradient_norm": "gradient norm",
+}
+
+STYLE: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 7.5,
+    "axes.titlesize": 8,
+    "axes.labelsize": 7.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.2,
+    "xtick.labelsize": 6.8,
+    "ytick.labelsize": 6.8,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 6.8,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "figure.dpi": 110,
+    "figure.constrained_layout.use": True,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "neuralcollapse",
+    "image.cmap": "viridis",
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The project's style, for all that is drawn inside."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        yield
+
+
+def figure(rows: int = 1, columns: int = 1, *, size: tuple[float, float] | None = None, **options: Any) -> Any:
+    """(figure, axes as a rows x columns array) in the project's style; ``size`` of one panel in inches.
+
+    ``options`` go to ``Figure.subplots``. No window, no global state.
+    """
+    from matplotlib.figure import Figure
+
+    width, height = size or (COLUMN if columns == 1 else 2.35, 2.2 if columns == 1 else 1.9)
+    picture = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return picture, picture.subplots(rows, columns, squeeze=False, **options)
+
+
+def loss_name(spec: str) -> str:
+    """A loss in two or three letters, with what is not its default: "FL", "MSE (alpha=5)"."""
+    name, _, rest = spec.partition(":")
+    short = LOSSES.get(name, (name, BLACK))[0]
+    return f"{short} ({rest.replace(',', ', ')})" if rest and short == "MSE" else short
+
+
+def metric_name(name: str) -> str:
+    """What an axis says."""
+    return METRICS.get(name, name.replace("_", " "))
+
+
+def colour(label: Any, others: Iterable[Any] = ()) -> str:
+    """The colour of a loss; of anything else, by its place among ``others``."""
+    name = str(label).partition(":")[0]
+    if name in LOSSES:
+        return LOSSES[name][1]
+    places = list(others)
+    return COLOURS[places.index(label) % len(COLOURS)] if label in places else GREY
+
+
+def band(axis: "Axes", x: np.ndarray, runs: np.ndarray, *, log: bool = False, **line: Any) -> None:
+    """The mean of the runs as a line and one standard deviation as a band (on a log axis, of the logarithms)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.log(runs) if log else runs
+        middle, spread = values.mean(0), values.std(0)
+        low, high = middle - spread, middle + spread
+        if log:
+            middle, low, high = np.exp(middle), np.exp(low), np.exp(high)
+        (drawn,) = axis.plot(x, middle, **line)
+        if len(runs) > 1:
+            axis.fill_between(x, low, high, color=drawn.get_color(), alpha=0.18, linewidth=0)
+
+
+def series(
+    axis: "Axes",
+    results: "Results",
+    name: str,
+    by: str,
+    *,
+    split: str = "train",
+    log: bool = True,
+    labels: dict[Any, str] | None = None,
+) -> None:
+    """One metric over epochs or iterations: a line for each value of the label ``by``, mean and band over the rest."""
+    keys = results.labels(by)
+    for place, key in enumerate(keys):
+        steps, runs = results.where(**{by: key}).curves(name, split)
+        text = (labels or {}).get(key) or (loss_name(str(key)) if by == "loss" else str(key))
+        mark = {"marker": MARKERS[place % len(MARKERS)], "markevery": max(1, len(steps) // 6)}
+        band(axis, steps, runs, log=log, color=colour(key, keys), label=text, **mark)
+    if log:
+        axis.set_yscale("log")
+    axis.set_title(metric_name(name))
+
+
+def legend_below(picture: "Figure", axis: "Axes", columns: int | None = None) -> None:
+    """One legend for all panels, under them, with the entries of ``axis``."""
+    lines, texts = axis.get_legend_handles_labels()
+    picture.legend(lines, texts, loc="outside lower center", ncols=columns or min(len(lines), 4))
+
+
+def theory_line(axis: "Axes", value: float, label: str = "closed form") -> None:
+    """A dashed horizontal line at what the theory says."""
+    axis.axhline(value, color=GREY, linestyle=(0, (4, 2)), linewidth=1.0, label=label, zorder=1)
+
+
+def heat_map(
+    axis: "Axes",
+    values: np.ndarray,
+    rows: list[Any],
+    columns: list[Any],
+    *,
+    title: str,
+    shown: str = "{:.3g}",
+    log: bool = False,
+) -> None:
+    """A matrix with its numbers written in."""
+    from matplotlib.colors import LogNorm
+
+    positive = values[np.isfinite(values) & (values > 0)]
+    norm = (
+        LogNorm(positive.min(), positive.max()) if log and positive.size and positive.min() < positive.max() else None
+    )
+    drawn = axis.imshow(values, aspect="auto", norm=norm, cmap="viridis")
+    axis.grid(False)
+    axis.set_xticks(range(len(columns)), [str(c) for c in columns])
+    axis.set_yticks(range(len(rows)), [str(r) for r in rows])
+    for (row, column), value in np.ndenumerate(values):
+        level = float(drawn.norm(value))
+        ink = "black" if level > 0.6 else "white"
+        axis.text(column, row, shown.format(value), ha="center", va="center", color=ink, fontsize=6.5)
+    axis.set_title(title)
+
+
+def empty_picture(text: str) -> "Figure":
+    """A picture that only says something."""
+    picture, axes = figure()
+    axes[0, 0].set_axis_off()
+    axes[0, 0].text(0.5, 0.5, text, ha="center", va="center", wrap=True)
+    return picture
+
+
+def save_picture(picture: "Figure", stem: Path) -> None:
+    """Write ``stem`` with .svg, .pdf and .png; equal pictures give equal files."""
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}, "png": {"Software": None}}
+    with styled():
+        for kind, facts in metadata.items():
+            content = io.BytesIO()
+            picture.savefig(content, format=kind, metadata=facts, dpi=200)
+            atomic_write(stem.with_suffix(f".{kind}"), lambda path, content=content: _put(path, content))
+
+
+def _put(path: Path, content: io.BytesIO) -> None:
+    path.write_bytes(content.getvalue())

@@ -1,0 +1,91 @@
+"""Where results lie: one folder a cell, found by its key, so that a cell is run once whoever asks for it."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._support.files import write_json
+from ._cells import Cell
+
+__all__ = ["Store"]
+
+FINISHED = "cell.json"
+PROGRESS = "progress"
+
+
+@dataclass(frozen=True)
+class Store:
+    """``cells/KEY/`` with the result of each cell, its ``cell.json`` written last; ``STUDY/`` with each outcome."""
+
+    folder: Path
+
+    def cell(self, cell: Cell) -> Path:
+        """The folder of a cell."""
+        return self.folder / "cells" / cell.key
+
+    def study(self, name: str) -> Path:
+        """The folder of a study's outcome."""
+        return self.folder / name
+
+    def finished(self, cell: Cell) -> bool:
+        """Whether the cell has a whole result."""
+        return (self.cell(cell) / FINISHED).is_file()
+
+    def seconds(self, cell: Cell) -> float | None:
+        """How long the cell took."""
+        try:
+            return json.loads((self.cell(cell) / "seconds.json").read_text(encoding="utf-8"))["seconds"]
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def progress(self, cell: Cell) -> float:
+        """The fraction of the cell that is done."""
+        if self.finished(cell):
+            return 1.0
+        try:
+            return min(1.0, float((self.cell(cell) / PROGRESS).read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return 0.0
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from running cells in the same folder; ValueError if one does already."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"{self.folder}: another run is writing here; wait for it or name another --out"
+                ) from None
+            yield
+
+
+def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
+    """Do a cell's work into ``folder``, saying how far it is in a small file, and mark it as finished at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    began = last = time.monotonic()
+
+    def report(fraction: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= 1.0:
+            last = now
+            (folder / PROGRESS).write_text(f"{fraction:.6f}", encoding="utf-8")
+
+    cell.run(folder, root=root, report=report)
+    (folder / PROGRESS).unlink(missing_ok=True)
+    write_json(folder / "seconds.json", {"seconds": time.monotonic() - began, "process": os.getpid()})
+    finish(cell, folder)
+
+
+def finish(cell: Cell, folder: Path) -> None:
+    """Mark the result in ``folder`` as whole."""
+    facts: dict[str, Any] = {"kind": cell.kind, "key": cell.key, "spec": cell.spec()}
+    write_json(folder / FINISHED, facts)

@@ -1,0 +1,148 @@
+"""What a study is: a question, a grid of cells, a check of the claim, and one picture."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from .._support.checks import describe
+from .._support.registry import Registry, unknown_name
+from ._results import Planned, Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ._run import Outcome
+
+__all__ = ["PROFILES", "Profile", "Study", "Verdict", "check_profile", "studies"]
+
+Profile = Literal["smoke", "desk", "paper"]
+PROFILES: tuple[Profile, ...] = ("smoke", "desk", "paper")
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decided"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the results say about the claim."""
+
+    outcome: Literal["holds", "does not hold", "not decided"]
+    figure: float | None
+    """The one number that decides."""
+    meaning: str
+    """What ``figure`` is, in a few words."""
+    measured: str
+    """What was found, in a sentence or two, with its numbers."""
+
+    @classmethod
+    def of(cls, holds: bool | np.bool_, figure: float | np.floating, meaning: str, measured: str) -> "Verdict":
+        """Holds or does not hold; not decided if the figure is not finite."""
+        number = float(figure)
+        if not np.isfinite(number):
+            return cls(UNDECIDED, None, meaning, measured)
+        return cls(HOLDS if holds else FAILS, number, meaning, measured)
+
+
+class Study(ABC):
+    """One figure or table of the papers. Subclasses say what; :meth:`run` does it.
+
+    A subclass registers itself with ``@studies.add("paper/name")`` in a file of its own.
+    """
+
+    id: ClassVar[str]
+    """``paper/name``, set by the registry."""
+    figures: ClassVar[tuple[str, ...]]
+    """Numbers of the paper's figures ("3") and tables ("table 2")."""
+    question: ClassVar[str]
+    claim: ClassVar[str]
+    """What :meth:`check` decides, in one sentence, with its threshold."""
+    costs: ClassVar[Mapping[str, str]]
+    """Time by profile, such as ``{"smoke": "5 s", "desk": "10 min", "paper": "2 GPU days"}``."""
+    decides: ClassVar[tuple[Profile, ...]] = ("desk", "paper")
+    """The profiles that are large enough for a verdict; the others end in "not decided"."""
+    setting: ClassVar[Mapping[str, str]] = {}
+    """By profile, in a sentence or two, what is run and how it differs from the paper."""
+
+    @property
+    def paper(self) -> str:
+        """The paper's short name."""
+        return self.id.partition("/")[0]
+
+    @abstractmethod
+    def cells(self, profile: Profile) -> Iterable[Planned]:
+        """The grid."""
+
+    @abstractmethod
+    def check(self, results: Results) -> Verdict:
+        """Whether the claim holds."""
+
+    @abstractmethod
+    def draw(self, results: Results) -> "Figure":
+        """The picture."""
+
+    def table(self, results: Results) -> list[dict[str, Any]]:
+        """The numbers behind the picture, one row a line; by default the final values of each cell."""
+        return [{**entry.labels, **_summary(entry.value)} for entry in results]
+
+    def interactive(self, results: Results) -> Any:
+        """A plotly figure for the report, where turning or zooming helps; None otherwise."""
+        return None
+
+    def run(self, profile: Profile = "desk", out: str = "results", **options: Any) -> "Outcome":
+        """Run the cells that are not there yet, check the claim, and write picture and verdict to ``out/ID``.
+
+        ``options`` are those of :func:`neuralcollapse.studies.run_studies`.
+        """
+        from ._run import run_studies
+
+        return run_studies([self], profile, out, **options)[0]
+
+    def planned(self, profile: Profile) -> list[Planned]:
+        """The checked grid."""
+        planned = list(self.cells(check_profile(profile)))
+        names = [entry.name for entry in planned]
+        if not planned or len(set(names)) != len(names):
+            raise ValueError(f"study {self.id} has no cells, or two with the same labels, at profile {profile}")
+        return planned
+
+
+class _Studies(Registry[type[Study]]):
+    def add(self, name: str, *aliases: str) -> Any:
+        register = super().add(name, *aliases)
+
+        def with_id(study: type[Study]) -> type[Study]:
+            study.id = name
+            return register(study)
+
+        return with_id
+
+
+studies: _Studies = _Studies("study")
+
+
+def check_profile(profile: str) -> Profile:
+    """``profile`` if it is one."""
+    for known in PROFILES:
+        if profile == known:
+            return known
+    if not isinstance(profile, str):
+        raise TypeError(f"profile must be a string, got {describe(profile)}")
+    raise unknown_name("profile", profile, list(PROFILES))
+
+
+SUMMARY = ("nc1", "nc2", "nc3", "nc4_mismatch")
+
+
+def _summary(value: Any) -> dict[str, Any]:
+    from ..training import Run
+    from ..ufm import Trace
+
+    if isinstance(value, Run):
+        train, test = value.final("train"), value.final("test")
+        facts = {"train_loss": train["loss"], "train_accuracy": train["accuracy"], "test_accuracy": test["accuracy"]}
+        return {**facts, **{name: train[name] for name in SUMMARY if name in train}}
+    if isinstance(value, Trace):
+        last = {name: column[-1] for name, column in value.history.items() if name not in ("iteration", "seconds")}
+        return {"outcome": value.outcome, "iterations": value.iterations, **last}
+    return {name: entry for name, entry in value.items() if not isinstance(entry, list | dict)}

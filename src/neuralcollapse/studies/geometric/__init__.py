@@ -1,0 +1,1 @@
+"""Zhu et al. 2021, "A geometric analysis of neural collapse with unconstrained features"."""

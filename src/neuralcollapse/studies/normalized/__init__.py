@@ -1,0 +1,1 @@
+"""Yaras et al. 2022, "Neural collapse with normalized features"."""
