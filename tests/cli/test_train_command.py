@@ -29,6 +29,14 @@ def test_options_become_a_plan_and_a_run(tmp_path, capsys):
     assert "finished already" in capsys.readouterr().err
 
 
+def test_a_net_is_made_for_the_size_of_its_images(tmp_path):
+    arguments = ["--data", "digits:size=4", "--per-class", "5", "--model", "resnet8:width=4", "--epochs", "1"]
+    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 0
+    run = Run.open(tmp_path / "run")
+    assert run.plan.data == "digits:size=4"
+    assert json.loads((tmp_path / "run/data.json").read_text())["image_shape"] == [1, 4, 4]
+
+
 def test_a_plan_file_and_options_together(tmp_path):
     (tmp_path / "plan.toml").write_text('data = "synthetic:classes=4,dim=8"\nmodel = "mlp:width=8"\nepochs = 9\n')
     code = main(["train", "--plan", str(tmp_path / "plan.toml"), "--epochs", "1", "--out", str(tmp_path / "run")])
@@ -43,6 +51,7 @@ def test_a_plan_file_and_options_together(tmp_path):
         (["--epochs", "0"], "plan: epochs: Input should be greater than or equal to 1 (got 0)"),
         (["--loss", "focl"], "unknown loss 'focl'; did you mean 'focal'"),
         (["--data", "mnist"], "mnist is not embedded: say where it is"),
+        (["--data", "mnist:size=15"], "size must divide the side of the stored images, 28, got 15"),
         (["--measure", "often"], "--measure takes log, every or a list such as 1,10,100, got 'often'"),
         (["--model", "mlp:width=3", "--width", "4"], "--width is given twice"),
         (["--plan", "nowhere.toml"], "nowhere.toml: No such file or directory"),

@@ -13,6 +13,7 @@ import torch
 
 from neuralcollapse.data import _cache as cache_module
 from neuralcollapse.data import check, load
+from neuralcollapse.data._sources.mnist import MNIST
 
 RESIDENT = Path("/proc/self/statm")
 
@@ -33,6 +34,21 @@ def test_first_load_writes_it_and_the_next_uses_it(tmp_path, mnist_writer, monke
     assert [path.name for path in (root / ".neuralcollapse").iterdir()] == ["mnist.safetensors"]
 
 
+def test_sizes_and_layouts_have_caches_of_their_own(tmp_path, mnist_writer, cifar_writer):
+    mnist_writer(tmp_path)
+    cifar_writer(tmp_path, layout="binary")
+    names = ["mnist", "mnist:size=14", "cifar10:size=16,layout=binary"]
+    for name in names:
+        load(name, tmp_path)
+    files = sorted((tmp_path / ".neuralcollapse").iterdir())
+    assert [path.stem for path in files] == ["cifar10-size=16-layout=binary", "mnist-size=14", "mnist"]
+    times = [path.stat().st_mtime_ns for path in files]
+    for name in names:
+        assert load(name, tmp_path).facts["origin"] == "cache"
+        assert check(name, tmp_path).problem is None
+    assert [path.stat().st_mtime_ns for path in files] == times
+
+
 def test_it_is_made_again_when_the_files_change(tmp_path, mnist_writer):
     root = mnist_writer(tmp_path / "a")
     old = load("mnist", root)
@@ -45,7 +61,7 @@ def test_it_is_made_again_when_the_files_change(tmp_path, mnist_writer):
 def test_damage_is_found_by_check_too(tmp_path, mnist_writer):
     root = mnist_writer(tmp_path)
     load("mnist", root)
-    path = cache_module.cache_path("mnist", root)
+    path = cache_module.cache_path("mnist", MNIST(), root)
     content = bytearray(path.read_bytes())
     content[-1000] ^= 1
     path.write_bytes(content)
@@ -98,7 +114,7 @@ def test_killed_while_caching_leaves_a_whole_cache_or_none(tmp_path, mnist_write
         data = load("mnist", root)
         assert data.facts["origin"] == "cache"
         assert torch.equal(data.train.images, expected.train.images)
-        cache_module.cache_path("mnist", root).unlink()
+        cache_module.cache_path("mnist", MNIST(), root).unlink()
 
 
 def test_leftovers_of_killed_writers_are_removed_after_a_while(tmp_path, mnist_writer):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn import datasets
+from torch.nn.functional import avg_pool2d
 
 import neuralcollapse as nc
 from neuralcollapse.data import DataError, check, load, sources
@@ -150,6 +151,57 @@ def test_mini_imagenet_split_files_are_checked(tmp_path, mini_imagenet_writer, l
     with pytest.raises(DataError, match=message or ".") as caught:
         load("mini-imagenet", root, cache=False)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("mnist", [1, 4, 14]),
+        ("fashion-mnist", [7]),
+        ("cifar10", [8, 16]),
+        ("cifar100", [16]),
+        ("mini-imagenet", [12, 42]),
+        ("digits", [4]),
+    ],
+)
+def test_smaller_images_are_means_over_squares(
+    tmp_path, mnist_writer, cifar_writer, mini_imagenet_writer, name, sizes, cache
+):
+    if name.startswith("cifar"):
+        cifar_writer(tmp_path, name)
+    elif name == "mini-imagenet":
+        mini_imagenet_writer(tmp_path)
+    elif name != "digits":
+        mnist_writer(tmp_path)
+        (tmp_path / "MNIST").rename(tmp_path / {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}[name])
+    stored = load(name, tmp_path, cache=False)
+    side = stored.image_shape[1]
+    assert torch.equal(load(f"{name}:size={side}", tmp_path, cache=cache).train.images, stored.train.images)
+    for size in sizes:
+        small = load(f"{name}:size={size}", tmp_path, cache=cache)
+        assert small.image_shape == (stored.image_shape[0], size, size)
+        for part in ("train", "test"):
+            expected = avg_pool2d(getattr(stored, part).images.double(), side // size).float()
+            assert torch.equal(getattr(small, part).images, expected)
+            assert torch.equal(getattr(small, part).labels, getattr(stored, part).labels)
+        mean = small.train.images.double().mean(dim=(0, 2, 3))
+        assert torch.allclose(small.train.normalisation.mean.double(), mean)
+        std = small.train.images.double().std(dim=(0, 2, 3), correction=0)
+        assert torch.allclose(small.train.normalisation.std.double(), std)
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100", "mini-imagenet", "digits"])
+def test_a_size_must_divide_the_stored_one(name):
+    side = sources[name].image_shape[1]
+    for size in (side - 1, 2 * side):
+        with pytest.raises(ValueError, match=f"size must divide the side of the stored images, {side}, got {size}"):
+            load(f"{name}:size={size}")
+    with pytest.raises(ValueError, match="size must be at least 1"):
+        load(f"{name}:size=0")
+    with pytest.raises(TypeError, match="size must be an integer"):
+        load(f"{name}:size=small")
 
 
 @pytest.mark.parametrize(("classes", "error"), [(2, 0.1), (4, 0.02), (10, 0.3), (10, 1e-4)])

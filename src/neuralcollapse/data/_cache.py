@@ -42,14 +42,15 @@ class Tensors:
     """``cache``, ``files``, or why no cache was written."""
 
 
-def cache_path(name: str, root: Path) -> Path:
-    """Where the cache of a data set lies."""
-    return root / ".neuralcollapse" / f"{name}.safetensors"
+def cache_path(name: str, source: Source, root: Path) -> Path:
+    """Where the cache of a data set with these parameters lies."""
+    parts = [name, *(f"{key}={value}" for key, value in source.parameters.items())]
+    return root / ".neuralcollapse" / f"{'-'.join(parts)}.safetensors"
 
 
 def cached(name: str, source: Source, root: Path) -> Tensors:
     """The data set from its cache, or from its files with a cache written for the next time."""
-    path = cache_path(name, root)
+    path = cache_path(name, source, root)
     fingerprint = _fingerprint(source, root)
     found = _open(path, fingerprint)
     if found is not None:

@@ -57,7 +57,7 @@ def check(name: str, root: str | os.PathLike[str] | None = None) -> CheckReport:
     except (DataError, OSError) as error:
         return CheckReport(key, files, None, None, str(error))
     problem = None
-    cache = cache_path(key, folder)
+    cache = cache_path(key, source, folder)
     if not source.embedded and cache.exists():
         fault = verify_cache(cache)
         problem = None if fault is None else f"{cache}: {fault}; delete it, it is made again"

@@ -2,16 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..._support.checks import integer
 from ..._support.registry import Registry
 from .._errors import DataError
 
-__all__ = ["Arrays", "Download", "OfficialFile", "Source", "sources"]
+__all__ = ["Arrays", "Download", "ImageSource", "OfficialFile", "Source", "sources"]
 
 sources: Registry[type["Source"]] = Registry("data set")
 
@@ -79,6 +80,50 @@ class Source(ABC):
     @abstractmethod
     def read(self, root: Path) -> Arrays:
         """Read the set from below ``root`` (which an embedded set ignores)."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that are not at their default."""
+        values = {entry.name: (getattr(self, entry.name), entry.default) for entry in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+
+@dataclass(frozen=True)
+class ImageSource(Source):
+    """A data set of square images, which may be made smaller; ``image_shape`` is that of the stored ones."""
+
+    size: int | None = None
+    """The side of the images, a divisor of the stored one: pixels are averaged over squares."""
+
+    def __post_init__(self) -> None:
+        side = self.image_shape[1]
+        if self.size is not None and side % integer("size", self.size, minimum=1):
+            raise ValueError(f"size must divide the side of the stored images, {side}, got {self.size}")
+
+    @abstractmethod
+    def read_stored(self, root: Path) -> Arrays:
+        """Read the set with its images as they are stored."""
+
+    def read(self, root: Path) -> Arrays:
+        """Read the set, with images of the size asked for."""
+        stored = self.read_stored(root)
+        factor = self.image_shape[1] // (self.size or self.image_shape[1])
+        if factor == 1:
+            return stored
+        return replace(
+            stored,
+            train_images=_average_squares(stored.train_images, factor),
+            test_images=_average_squares(stored.test_images, factor),
+        )
+
+
+def _average_squares(images: np.ndarray, factor: int) -> np.ndarray:
+    """Means of bytes over squares of ``factor`` pixels a side, as float32: the sums are exact."""
+    total = np.zeros((*images.shape[:2], images.shape[2] // factor, images.shape[3] // factor), dtype=np.float32)
+    for row in range(factor):
+        for column in range(factor):
+            total += images[:, :, row::factor, column::factor]
+    return total / np.float32(factor**2)
 
 
 def check_labels(where: Path, labels: np.ndarray, num_classes: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._errors import DataError
 from .._formats.cifar import read_binary_batch, read_names, read_pickle_batch
-from ._base import Arrays, Download, OfficialFile, Source, check_labels, sources
+from ._base import Arrays, Download, ImageSource, OfficialFile, check_labels, sources
 
 __all__ = ["CIFAR10", "CIFAR100", "Layout"]
 
@@ -31,7 +31,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class _CIFAR(Source):
+class _CIFAR(ImageSource):
     layouts: ClassVar[dict[str, Layout]]
     label_key: ClassVar[str]
     names_key: ClassVar[str]
@@ -45,6 +45,7 @@ class _CIFAR(Source):
     """``pickle``, ``binary``, or ``auto``: whichever is there, pickle first."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.layout != "auto" and self.layout not in self.layouts:
             raise ValueError(f"layout must be one of auto, {', '.join(self.layouts)}, got {self.layout!r}")
 
@@ -57,7 +58,7 @@ class _CIFAR(Source):
         names = [folder / layout.names] if (folder / layout.names).is_file() else []
         return [folder / name for name in (*layout.train, layout.test)] + names
 
-    def read(self, root: Path) -> Arrays:
+    def read_stored(self, root: Path) -> Arrays:
         """Read all batches."""
         layout = self._layout(root)
         if layout is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from .._formats.idx import read_idx
-from ._base import Arrays, Source, sources
+from ._base import Arrays, ImageSource, sources
 
 __all__ = ["Digits"]
 
@@ -16,7 +16,7 @@ TRAIN_PER_CLASS = 150
 
 @sources.add("digits")
 @dataclass(frozen=True)
-class Digits(Source):
+class Digits(ImageSource):
     """Handwritten digits, 8x8, values 0 to 16. Train: the first 150 of each class; test: the other 297."""
 
     title = "Optical Recognition of Handwritten Digits (UCI, 1998), test part"
@@ -27,7 +27,7 @@ class Digits(Source):
     licence = "CC BY 4.0"
     embedded = True
 
-    def read(self, root: Path) -> Arrays:
+    def read_stored(self, root: Path) -> Arrays:
         """Read the embedded files."""
         images = read_idx(FILES / "digits-images-idx3-ubyte.gz", 3)[:, None]
         labels = read_idx(FILES / "digits-labels-idx1-ubyte.gz", 1).astype(np.int64)

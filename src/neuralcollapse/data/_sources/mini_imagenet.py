@@ -8,7 +8,7 @@ import numpy as np
 
 from .._errors import DataError, reading
 from .._formats.pictures import read_picture
-from ._base import Arrays, Source, sources
+from ._base import Arrays, ImageSource, sources
 
 __all__ = ["MiniImageNet"]
 
@@ -20,7 +20,7 @@ MOST_ROWS = 1_000_000
 
 @sources.add("mini-imagenet")
 @dataclass(frozen=True)
-class MiniImageNet(Source):
+class MiniImageNet(ImageSource):
     """One hundred classes of ImageNet, 84x84 in colour: 500 train and 100 test pictures a class.
 
     The published splits share no class: they are for few-shot learning. As in the papers, all classes are
@@ -44,7 +44,7 @@ class MiniImageNet(Source):
         ready = (root / FOLDER / "images").is_dir() and all(path.is_file() for path in paths)
         return paths if ready else None
 
-    def read(self, root: Path) -> Arrays:
+    def read_stored(self, root: Path) -> Arrays:
         """Decode every picture that the split files name."""
         paths = self.locate(root)
         if paths is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._errors import DataError
 from .._formats.idx import read_idx
-from ._base import Arrays, Download, OfficialFile, Source, check_labels, sources
+from ._base import Arrays, Download, ImageSource, OfficialFile, check_labels, sources
 
 __all__ = ["MNIST", "FashionMNIST"]
 
@@ -20,7 +20,7 @@ def _downloads(address: str, folder: str, files: dict[str, tuple[str, int]]) -> 
     )
 
 
-class _IDXSource(Source):
+class _IDXSource(ImageSource):
     folder: ClassVar[str]
     names: ClassVar[tuple[str, ...]]
     num_classes = 10
@@ -33,7 +33,7 @@ class _IDXSource(Source):
         found = [_find(root / self.folder, stem) for stem in STEMS]
         return None if None in found else [path for path in found if path is not None]
 
-    def read(self, root: Path) -> Arrays:
+    def read_stored(self, root: Path) -> Arrays:
         """Read the four files."""
         paths = self.locate(root)
         if paths is None:
