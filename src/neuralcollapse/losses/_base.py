@@ -97,7 +97,7 @@ class LogitLoss(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Mean loss of ``outputs`` (N, K) against ``labels`` (N,); half precision is computed in float32."""
-        return self._values(*self._checked(outputs, labels)).mean()
+        return self._mean(*self._checked(outputs, labels))
 
     def values(self, logits: Tensor, labels: Tensor) -> Float[Tensor, " N"]:
         """The loss of each sample."""
@@ -120,6 +120,9 @@ class LogitLoss(Loss):
 
     @abstractmethod
     def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]: ...
+
+    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
+        return self._values(logits, labels).mean()
 
     # What is known of convexity ---------------------------------------------------------------------------------
 

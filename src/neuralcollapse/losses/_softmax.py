@@ -57,6 +57,9 @@ class SmoothedCrossEntropy(LogitLoss):
     def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=self._alpha)
 
+    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
+        return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=self._alpha)
+
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> SoftmaxLinearization:
         """Value and derivatives, sharing the softmax."""
         return SoftmaxLinearization(logits, labels, self._alpha)

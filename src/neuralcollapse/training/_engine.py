@@ -92,12 +92,12 @@ class Engine:
         for step, positions in enumerate(order.tensor_split(self.steps)):
             if step < self.step:
                 continue
-            mine = self.team.share(torch.arange(len(positions)))
             draws = None
             if self.augment is not None:  # drawn for the whole batch: the same for any number of processes
                 generator = stream(self.plan.seed, f"augment {self.epoch} {step}")
-                draws = self.augment.draw(len(positions), generator).select(mine)
-            images, labels = self.data.train.batch(positions[mine], self.augment, draws=draws)
+                draws = self.augment.draw(len(positions), generator)
+                draws = draws.select(self.team.share(torch.arange(len(positions))))
+            images, labels = self.data.train.batch(self.team.share(positions), self.augment, draws=draws)
             yield (
                 images.to(self.device, memory_format=self.layout),
                 labels.to(self.device),

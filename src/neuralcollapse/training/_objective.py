@@ -7,7 +7,7 @@ With H the features of all N training samples before any normalisation, W and b 
 objective.
 """
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -22,7 +22,9 @@ __all__ = ["Objective", "autocast"]
 
 def autocast(plan: Plan, device: torch.device) -> AbstractContextManager:
     """Forward passes in the plan's precision."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=plan.precision == "bfloat16")
+    if plan.precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 class Objective:
@@ -39,7 +41,9 @@ class Objective:
         with autocast(self.plan, self.device):
             features = self.model.encoder(images)
             logits = self.model.head(features)
-        loss = self.loss(logits.float(), labels) * (len(labels) / batch_size)
+        loss = self.loss(logits.float(), labels)
+        if self.team.size > 1:
+            loss = loss * (len(labels) / batch_size)
         if self.plan.decay_on == "parameters" and not self.in_objective:
             return loss, loss.detach()
         return loss + self._decay(features.float(), batch_size), loss.detach()

@@ -31,19 +31,19 @@ def create_optimizer(spec: str, groups: Groups, learning_rate: float) -> Optimiz
 def sgd(groups: Groups, learning_rate: float, momentum: float | int = 0.9, nesterov: bool = False) -> Optimizer:
     """Stochastic gradient descent (all papers: momentum .9)."""
     speed = real("momentum", momentum, minimum=0.0, below=1.0)
-    return SGD(groups, lr=learning_rate, momentum=speed, nesterov=flag("nesterov", nesterov))
+    return SGD(groups, lr=learning_rate, momentum=speed, nesterov=flag("nesterov", nesterov), foreach=True)
 
 
 @optimizers.add("adam")
 def adam(groups: Groups, learning_rate: float, beta1: float | int = 0.9, beta2: float | int = 0.999) -> Optimizer:
     """Adam with decay in the gradient (geometric, mse: lr 1e-3, batch 64)."""
-    return Adam(groups, lr=learning_rate, betas=_betas(beta1, beta2))
+    return Adam(groups, lr=learning_rate, betas=_betas(beta1, beta2), foreach=True)
 
 
 @optimizers.add("adamw")
 def adamw(groups: Groups, learning_rate: float, beta1: float | int = 0.9, beta2: float | int = 0.999) -> Optimizer:
     """Adam with decoupled decay."""
-    return AdamW(groups, lr=learning_rate, betas=_betas(beta1, beta2))
+    return AdamW(groups, lr=learning_rate, betas=_betas(beta1, beta2), foreach=True)
 
 
 @optimizers.add("lbfgs")
