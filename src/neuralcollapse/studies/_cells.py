@@ -121,12 +121,15 @@ class Solve(Cell):
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     """Those of :func:`neuralcollapse.ufm.solve`."""
+    scale: float = 1.0
+    """Factor of the seed's random start, for models that leave norms free."""
     kind: ClassVar[str] = "solve"
 
     def spec(self) -> dict[str, Any]:
         options = {name: list(value) if isinstance(value, tuple) else value for name, value in self.options.items()}
         problem = json.loads(self.problem.to_json())
-        return {"problem": problem, "method": self.method, "seed": self.seed, "options": options}
+        spec = {"problem": problem, "method": self.method, "seed": self.seed, "options": options}
+        return spec if self.scale == 1 else {**spec, "scale": self.scale}
 
     def run(self, folder: Path, *, root: str | None, report: Report) -> None:
         most = self.options.get("max_iter", 1000)
@@ -134,7 +137,7 @@ class Solve(Cell):
         def on_record(row: Mapping[str, Any]) -> None:
             report(row["iteration"] / most)
 
-        solve(self.problem, self.method, seed=self.seed, **self.options, on_record=on_record).save(folder / "trace")
+        self._solve(on_record=on_record, **self.options).save(folder / "trace")
 
     def read(self, folder: Path) -> Trace:
         return Trace.load(folder / "trace")
@@ -146,8 +149,11 @@ class Solve(Cell):
             yield {"step": row["iteration"], "split": "train", **values}
 
     def first_steps(self, steps: int, *, root: str | None) -> str:
-        trace = solve(self.problem, self.method, seed=self.seed, **{**self.options, "max_iter": steps})
-        return f"value {trace.value:.6g}"
+        return f"value {self._solve(**{**self.options, 'max_iter': steps}).value:.6g}"
+
+    def _solve(self, **options: Any) -> Trace:
+        start = None if self.scale == 1 else self.problem.random_point(self.seed) * self.scale
+        return solve(self.problem, self.method, start, self.seed, **options)
 
 
 @dataclass(frozen=True)

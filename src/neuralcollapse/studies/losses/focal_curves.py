@@ -1,0 +1,175 @@
+"""Figures 9 and 10 of the losses paper: psi(t) = phi(t) + c |t| of the focal loss, and its first-order jump."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...landscape import psi
+from ...losses import Focal
+from .._cells import Calculation, calculations
+from .._pictures import COLOURS, GREY, figure
+from .._results import Planned, Results
+from .._study import Profile, Study, Verdict, studies
+
+GAMMA = 3.0
+CLASSES = {"smoke": (10, 100), "desk": (4, 10, 17, 18, 30, 100), "paper": (4, 10, 17, 18, 30, 100)}
+POINTS = {"smoke": 20_001, "desk": 200_001, "paper": 200_001}
+MARGIN = 30.0
+"""The largest margin -t/(K-1) on the grid."""
+SHOWN = 241
+NEAR = 1e-3
+
+
+@calculations.add("losses/focal-curves")
+def focal_curves(num_classes: int, gamma: float, points: int) -> dict[str, Any]:
+    """Psi on a grid of t <= 0, for c from below the transition to above it.
+
+    For t > 0 psi only rises. What is read off the grid, without derivatives: the c above which zero is a local minimum
+    (the last secant's slope), the c below which another is (the steepest secant), and the c at which the global minimum
+    leaves zero, max over t of (phi(0) - phi(t))/|t|, with the place it leaves to. Beside it the closed forms.
+    """
+    loss = Focal(gamma)
+    # Finer towards zero, where a transition of second order happens.
+    t = -(num_classes - 1) * MARGIN * np.linspace(1, 0, points) ** 2
+    phi = np.asarray(psi(t, loss, num_classes, 0.0))
+    slopes = np.diff(phi) / np.diff(t)
+    chords = (phi[-1] - phi[:-1]) / -t[:-1]
+    exact = loss.transition(num_classes)
+    levels = np.concatenate(
+        [
+            exact.zero_stable_above * np.linspace(0.5, 0.998, 10),
+            _between(exact.zero_stable_above, exact.exchange),
+            _between(exact.exchange, exact.collapse_exists_below),
+            exact.collapse_exists_below * np.linspace(1.002, 1.5, 10),
+        ]
+    )
+    curves = [np.asarray(psi(t, loss, num_classes, float(c))) for c in levels]
+    return {
+        "levels": levels.tolist(),
+        "minima": [count_minima(curve) for curve in curves],
+        "expected": [1 + int(exact.zero_stable_above < c < exact.collapse_exists_below) for c in levels],
+        "minimisers": [float(t[curve.argmin()]) for curve in curves],
+        "closed_form": [
+            -(num_classes - 1) * loss.optimal_margin((num_classes - 1) * c, num_classes).margin for c in levels
+        ],
+        "first_order": exact.first_order,
+        "zero_stable_above": float(slopes[-1]),
+        "collapse_exists_below": float(slopes.max()),
+        "exchange": float(chords.max()),
+        "jumps_to": float(t[chords.argmax()]),
+        "exact": [exact.zero_stable_above, exact.exchange, exact.collapse_exists_below],
+    }
+
+
+def _between(low: float, high: float) -> np.ndarray:
+    """Eight levels strictly inside, none if the two coincide."""
+    inside = low + (high - low) * np.linspace(0.05, 0.95, 8)
+    return inside if high > low * (1 + 1e-9) else inside[:0]
+
+
+def count_minima(curve: np.ndarray) -> int:
+    """Local minima of a curve on t <= 0 that rises for t > 0."""
+    falls = np.diff(curve) < 0
+    return int((falls[:-1] & ~falls[1:]).sum() + falls[-1] + (not falls[0]))
+
+
+@studies.add("losses/focal-curves")
+class FocalCurves(Study):
+    """One minimum or two, and where the global one jumps."""
+
+    figures = ("9", "10")
+    question = "Which shapes does psi(t) = phi_FL(t) + c |t| have, and where does its minimiser jump?"
+    claim = (
+        "The number of local minima is that of the closed-form transition at every c, and the grid finds its three "
+        f"thresholds (zero stable, exchange, collapse exists) to a relative {NEAR:g}."
+    )
+    costs = {"smoke": "1 s", "desk": "3 s", "paper": "3 s"}
+    decides = ("smoke", "desk", "paper")
+    setting = {
+        "smoke": "Gamma = 3, K = 10 and 100.",
+        "desk": "Gamma = 3, K = 4, 10, 17, 18, 30 and 100, some 20 to 36 values of c each.",
+        "paper": (
+            "Gamma = 3, K = 4, 10, 17, 18, 30 and 100, some 20 to 36 values of c each, around the transition. The "
+            "paper draws one K of each kind without naming it; c is s = sqrt(n lW lH) and t the sum over wrong "
+            "classes, as corrected."
+        ),
+    }
+
+    def cells(self, profile: Profile) -> Iterator[Planned]:
+        for count in CLASSES[profile]:
+            arguments = {"num_classes": count, "gamma": GAMMA, "points": POINTS[profile]}
+            yield Planned(Calculation("losses/focal-curves", arguments), {"K": count})
+
+    def check(self, results: Results) -> Verdict:
+        values = {entry.labels["K"]: entry.value for entry in results}
+        counts = [(m, e) for v in values.values() for m, e in zip(v["minima"], v["expected"], strict=True)]
+        right = sum(m == e for m, e in counts)
+        errors = {k: float(np.max(np.abs(np.array(thresholds(v)) / v["exact"] - 1))) for k, v in values.items()}
+        worst = max(errors.values())
+        jumps = [
+            f"K = {k} at c = {v['exchange']:.6f} to t = {v['jumps_to']:.0f}"
+            for k, v in values.items()
+            if v["first_order"]
+        ]
+        smooth = [str(k) for k, v in values.items() if not v["first_order"]]
+        return Verdict.of(
+            right == len(counts) and worst <= NEAR,
+            worst,
+            "largest relative distance of a threshold on the grid from its closed form",
+            f"{right} of {len(counts)} curves have the predicted number of local minima. The minimiser leaves zero "
+            f"continuously for K = {', '.join(smooth)} and jumps for {'; '.join(jumps)}; the thresholds agree with the "
+            f"closed forms to {worst:.1e}.",
+        )
+
+    def table(self, results: Results) -> list[dict[str, Any]]:
+        names = ("zero_stable_above", "exchange", "collapse_exists_below")
+        return [
+            {
+                "K": entry.labels["K"],
+                "first_order": entry.value["first_order"],
+                **{name: entry.value[name] for name in names},
+                **{f"{name}_closed_form": exact for name, exact in zip(names, entry.value["exact"], strict=True)},
+                "jumps_to": entry.value["jumps_to"] if entry.value["first_order"] else 0.0,
+            }
+            for entry in results
+        ]
+
+    def draw(self, results: Results) -> Any:
+        picture, axes = figure(2, 2, size=(2.6, 2.0))
+        for (left, right), count in zip(axes, (10, 100), strict=True):
+            value = results.only(K=count)
+            low, exchange, high = value["exact"]
+            levels = {"c < zero stable": 0.9 * low, "c > zero stable": 1.1 * high}
+            if value["first_order"]:
+                levels = {
+                    "collapse only": 0.96 * low,
+                    "collapse lower": (low + exchange) / 2,
+                    "equal": exchange,
+                    "zero lower": (exchange + high) / 2,
+                    "zero only": 1.03 * high,
+                }
+            t = np.linspace(-(count - 1) * (5.0 if value["first_order"] else 3.0), 0.15 * (count - 1), SHOWN)
+            for place, (name, c) in enumerate(levels.items()):
+                curve = np.asarray(psi(t, Focal(GAMMA), count, c))
+                left.plot(t, curve - psi(0.0, Focal(GAMMA), count, c), color=COLOURS[place], label=f"{name}: {c:.4f}")
+            left.axhline(0, color=GREY, linewidth=0.6)
+            left.set_title(f"K = {count}")
+            left.set_xlabel("t")
+            left.set_ylabel(r"$\psi(t) - \psi(0)$")
+            left.legend(fontsize=5.8, title="c", title_fontsize=6)
+            right.plot(value["levels"], value["closed_form"], color="black", linewidth=1.0, label="closed form")
+            right.plot(value["levels"], value["minimisers"], "o", color=COLOURS[0], label="grid")
+            if value["first_order"]:
+                right.axvspan(low, high, color=COLOURS[3], alpha=0.2, linewidth=0, label="two local minima")
+            right.axvline(exchange, color=GREY, linewidth=0.8, linestyle=":", label=f"exchange {exchange:.5f}")
+            right.set_title(f"K = {count}")
+            right.set_xlabel("c")
+            right.set_ylabel("global minimiser t")
+            right.legend(fontsize=5.8)
+        return picture
+
+
+def thresholds(value: dict[str, Any]) -> list[float]:
+    """Zero stable, exchange and collapse exists, as found on the grid."""
+    return [value["zero_stable_above"], value["exchange"], value["collapse_exists_below"]]

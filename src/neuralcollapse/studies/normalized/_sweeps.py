@@ -1,0 +1,118 @@
+"""What figures 3 and 11 to 13 share: minima found from random starts over K and over tau, beside closed forms."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import losses
+from ...losses import LogitLoss
+from ...ufm import ContrastiveUFM, NormalizedUFM, Trace
+from .._cells import Solve
+from .._pictures import GREY, colour, loss_name
+from .._results import Planned, Results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CONTRASTIVE", "SWEEPS", "collapse_value", "draw_sweeps", "excess", "sweep_cells", "sweep_rows"]
+
+DIM, PER_CLASS = 16, 3
+CONTRASTIVE = "supervised-contrastive"
+OPTIONS = {"tol": 1e-10, "max_iter": 1000, "record": ("value", "nc1")}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """K at tau = 1, tau at K = 3, and how many starts each."""
+
+    classes: tuple[int, ...]
+    temperatures: tuple[float, ...]
+    trials: int
+
+
+PAPER_TEMPERATURES = tuple(round(0.25 * step, 2) for step in range(1, 21))
+SWEEPS = {
+    "smoke": Sweep((2, 5, 10), (0.5, 1.5, 2.5), 2),
+    "desk": Sweep(tuple(range(2, 18)), PAPER_TEMPERATURES, 3),
+    "paper": Sweep(tuple(range(2, 18)), PAPER_TEMPERATURES, 10),
+}
+
+
+def problem_of(loss: str, num_classes: int, temperature: float) -> NormalizedUFM | ContrastiveUFM:
+    """The model on unit spheres, d = 16, n = 3."""
+    if loss == CONTRASTIVE:
+        return ContrastiveUFM(num_classes, PER_CLASS, DIM, temperature)
+    return NormalizedUFM(loss, num_classes, PER_CLASS, DIM, temperature)
+
+
+def collapse_value(loss: str, num_classes: int, temperature: float) -> float:
+    """The loss at a simplex ETF, whether or not that is the minimum: ell(K tau/(K-1))."""
+    if loss == CONTRASTIVE:
+        return problem_of(loss, num_classes, temperature).optimum().value
+    on_logits = losses.get(loss)
+    assert isinstance(on_logits, LogitLoss)
+    return float(on_logits.margin_value(num_classes * temperature / (num_classes - 1), num_classes))
+
+
+def sweep_cells(loss: str, sweep: Sweep) -> Iterator[Planned]:
+    """Gradient descent from random starts at every K and every tau."""
+    points = [("K", count, 1.0) for count in sweep.classes] + [("tau", 3, tau) for tau in sweep.temperatures]
+    for name, count, tau in points:
+        for trial in range(sweep.trials):
+            cell = Solve(problem_of(loss, count, tau), "gradient-descent", trial, OPTIONS)
+            yield Planned(cell, {"loss": loss, "sweep": name, "K": count, "tau": tau, "trial": trial})
+
+
+def excess(results: Results) -> float:
+    """The largest distance of a value reached from the closed-form minimum."""
+    return max(abs(entry.value.value - entry.value.problem.optimum().value) for entry in results)
+
+
+def sweep_rows(results: Results) -> list[dict[str, Any]]:
+    """One row a K or tau: the closed forms, and the values and NC1 that were reached."""
+    rows = []
+    for (loss, sweep, count, tau), group in results.groups("loss", "sweep", "K", "tau"):
+        traces: list[Trace] = [entry.value for entry in group]
+        values = np.array([trace.value for trace in traces])
+        rows.append(
+            {
+                "loss": loss_name(loss),
+                "sweep": sweep,
+                "K": count,
+                "tau": tau,
+                "trials": len(traces),
+                "at_collapse": collapse_value(loss, count, tau),
+                "minimum": traces[0].problem.optimum().value,
+                "reached": float(values.mean()),
+                "spread": float(np.ptp(values)),
+                "nc1": float(max(trace.history["nc1"][-1] or 0.0 for trace in traces)),
+                "iterations": float(np.mean([trace.iterations for trace in traces])),
+            }
+        )
+    return rows
+
+
+def draw_sweeps(axes: "np.ndarray[Any, Any]", results: Results, loss: str) -> None:
+    """Two panels, over K and over tau: the value of collapse as a line, the values reached as marks."""
+    for axis, sweep in zip(axes, ("K", "tau"), strict=True):
+        group = results.where(loss=loss, sweep=sweep)
+        reached = [(entry.labels[sweep], entry.value.value) for entry in group]
+        places = [place for place, _ in reached]
+        if sweep == "K":
+            line = np.arange(min(places), max(places) + 1)
+            exact = [collapse_value(loss, int(count), 1.0) for count in line]
+        else:
+            line = np.linspace(min(places), max(places), 200)
+            exact = [collapse_value(loss, 3, float(tau)) for tau in line]
+        axis.plot(line, exact, color="black", linewidth=1.0, label="at collapse, closed form")
+        axis.plot(*zip(*reached, strict=True), "o", color=colour(loss), alpha=0.6, label=f"{loss_name(loss)}, reached")
+        axis.set_xlabel("K" if sweep == "K" else r"temperature $\tau$")
+        axis.set_title(rf"{loss_name(loss)}, $\tau$ = 1" if sweep == "K" else f"{loss_name(loss)}, K = 3")
+    axes[0].set_ylabel("minimum")
+
+
+def mark_temperature(axis: "Axes", temperature: float, text: str) -> None:
+    """A dotted upright line with its name."""
+    axis.axvline(temperature, color=GREY, linewidth=0.9, linestyle=":", label=text)
