@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["atomic_write", "write_json", "write_text"]
+__all__ = ["atomic_write", "write_bytes", "write_json", "write_text"]
 
 
 def atomic_write(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
@@ -42,13 +42,18 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8, atomically."""
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write ``content``, atomically."""
 
     def write(temporary: Path) -> None:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
 
     atomic_write(path, write)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write ``text`` as UTF-8, atomically."""
+    write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:

@@ -1,7 +1,7 @@
 """``neuralcollapse results``: ask the results of all studies of a folder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -46,29 +46,28 @@ def results(
     from rich.console import Console
     from rich.table import Table
 
-    from .._support.files import atomic_write
     from ..studies import query as ask
 
     answer = ask(out, query)
     if export is not None:
-        if export.suffix not in (".csv", ".parquet"):
-            raise ValueError(f"--export {export}: the name must end in .csv or .parquet")
-        write = answer.write_csv if export.suffix == ".csv" else answer.write_parquet
-        atomic_write(export, lambda path: write(str(path)))
-    rows = answer.fetchall()
+        answer.export(export)
     if json:
-        print_json([dict(zip(answer.columns, row, strict=True)) for row in rows])
+        print_json(answer.to_dicts())
         return
+    rows = answer.rows
+    shown = [place for place in range(len(answer.columns)) if any(row[place] is not None for row in rows)]
     table = Table()
-    for column in answer.columns:
-        table.add_column(column)
+    for place in shown:
+        table.add_column(answer.columns[place], overflow="fold")
     for row in rows[:limit]:
-        table.add_row(
-            *("" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value) for value in row)
-        )
+        table.add_row(*(_text(row[place]) for place in shown))
     console = Console()
     console.print(table)
     if len(rows) > limit:
         console.print(f"{len(rows) - limit} more rows: --limit, --json or --export show them")
     if export is not None:
         console.print(f"wrote {export}: {len(rows)} rows", soft_wrap=True)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -13,7 +13,7 @@ import os
 from .._support.registry import load_entries
 from ._cells import Calculation, Cell, Solve, Train, calculations
 from ._engines import engines
-from ._index import query
+from ._index import Answer, query
 from ._results import Planned, Result, Results
 from ._run import Outcome, Status, first_steps, run_studies
 from ._study import PROFILES, Profile, Study, Verdict, studies
@@ -23,6 +23,7 @@ for _paper in ("geometric", "mse", "losses", "normalized"):
 
 __all__ = [
     "PROFILES",
+    "Answer",
     "Calculation",
     "Cell",
     "Outcome",

@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._support.files import atomic_write
 
-if TYPE_CHECKING:
-    import duckdb
-
-__all__ = ["TABLES", "query", "write_index"]
+__all__ = ["Answer", "query", "write_index"]
 
 TABLES = {
     "studies": ("study", "profile", "verdict", "figure_of_merit", "measured"),
@@ -39,11 +37,31 @@ def write_index(folder: Path) -> None:
         "cells": _cell_rows(folder, outcomes),
         "metrics": _metric_rows(folder, outcomes),
     }
-    for name in TABLES:
-        _write_table(folder / "index" / f"{name}.parquet", TABLES[name], rows[name])
+    for name, columns in TABLES.items():
+        types = {column: TYPES.get(column, "VARCHAR") for column in columns}
+        _write_table(folder / "index" / f"{name}.parquet", types, rows[name])
 
 
-def query(folder: Path, text: str = "") -> "duckdb.DuckDBPyRelation":
+@dataclass(frozen=True)
+class Answer:
+    """The rows that a query gave, their columns and the columns' DuckDB types."""
+
+    columns: list[str]
+    types: list[str]
+    rows: list[tuple[Any, ...]]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One mapping a row."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def export(self, path: Path) -> None:
+        """Write a .csv or .parquet file."""
+        if path.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"{path}: the name must end in .csv or .parquet")
+        _write_table(path, dict(zip(self.columns, self.types, strict=True)), iter(self.to_dicts()))
+
+
+def query(folder: Path, text: str = "") -> Answer:
     """Answer a query on the index of ``folder``: SQL on its tables, a condition on ``runs``, or nothing for all runs.
 
     The query sees the tables ``studies``, ``cells``, ``metrics`` and ``runs``, and no file besides.
@@ -73,26 +91,26 @@ def query(folder: Path, text: str = "") -> "duckdb.DuckDBPyRelation":
         asked = "SELECT * FROM runs" + (f" WHERE {asked}" if asked else "")
     try:
         answer = database.sql(asked)
+        return Answer(answer.columns, [str(kind) for kind in answer.types], answer.fetchall())
     except duckdb.Error as error:
         raise ValueError(f"query: {' '.join(str(error).split())}") from None
-    if answer is None:
-        raise ValueError("query: asks for nothing; begin with SELECT, or give a condition such as nc1 < 0.1")
-    return answer
 
 
-def _write_table(path: Path, columns: tuple[str, ...], rows: Iterator[dict[str, Any]]) -> None:
+def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any]]) -> None:
+    """Write rows as Parquet, or as CSV if the name says so."""
     import duckdb
+
+    kind = "csv, header" if path.suffix == ".csv" else "parquet"
 
     def write(temporary: Path) -> None:
         lines = temporary.with_suffix(".jsonl")
         try:
             with lines.open("w", encoding="utf-8") as file:
                 for row in rows:
-                    file.write(json.dumps({name: row.get(name) for name in columns}) + "\n")
-            types = {name: TYPES.get(name, "VARCHAR") for name in columns}
+                    file.write(json.dumps({name: row.get(name) for name in types}, default=str) + "\n")
             with duckdb.connect(":memory:") as database:
                 table = f"read_json('{_quoted(lines)}', format = 'newline_delimited', columns = {types})"
-                database.execute(f"COPY (SELECT * FROM {table}) TO '{_quoted(temporary)}' (FORMAT parquet)")
+                database.execute(f"COPY (SELECT * FROM {table}) TO '{_quoted(temporary)}' (FORMAT {kind})")
         finally:
             lines.unlink(missing_ok=True)
 

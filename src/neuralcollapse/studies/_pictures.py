@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._support.files import atomic_write
+from .._support.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +110,7 @@ def styled() -> Iterator[None]:
     """The project's style, for all that is drawn inside."""
     import matplotlib as mpl
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         yield
 
 
@@ -215,7 +215,7 @@ def heat_map(
     axis.set_xticks(range(len(columns)), [str(c) for c in columns])
     axis.set_yticks(range(len(rows)), [str(r) for r in rows])
     for (row, column), value in np.ndenumerate(values):
-        level = float(drawn.norm(value))
+        level = np.asarray(drawn.norm(value)).item()
         ink = "black" if level > 0.6 else "white"
         axis.text(column, row, shown.format(value), ha="center", va="center", color=ink, fontsize=6.5)
     axis.set_title(title)
@@ -236,8 +236,4 @@ def save_picture(picture: "Figure", stem: Path) -> None:
         for kind, facts in metadata.items():
             content = io.BytesIO()
             picture.savefig(content, format=kind, metadata=facts, dpi=200)
-            atomic_write(stem.with_suffix(f".{kind}"), lambda path, content=content: _put(path, content))
-
-
-def _put(path: Path, content: io.BytesIO) -> None:
-    path.write_bytes(content.getvalue())
+            write_bytes(stem.with_suffix(f".{kind}"), content.getvalue())

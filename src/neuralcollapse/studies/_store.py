@@ -64,6 +64,8 @@ class Store:
                 raise ValueError(
                     f"{self.folder}: another run is writing here; wait for it or name another --out"
                 ) from None
+            for left in self.folder.rglob(".*.tmp"):  # of a run that was killed while it wrote
+                left.unlink(missing_ok=True)
             yield
 
 

@@ -1,6 +1,7 @@
 """Cells on a Ray cluster: the one that RAY_ADDRESS names, else one started here."""
 
 import io
+import logging
 import os
 import tarfile
 import tempfile
@@ -8,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._support.files import atomic_write
+from ..._support.files import write_bytes
 from .._cells import Cell
 from .._store import FINISHED, Store, run_cell
 from ._engine import Engine, Failure, engines, one_line
@@ -30,13 +31,18 @@ class Ray(Engine):
             import ray
         except ImportError:
             raise ValueError("--engine ray needs Ray: pip install 'neuralcollapse[ray]'") from None
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway, without its warning
         started = not ray.is_initialized()
         if started:
-            local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": self.workers or os.cpu_count() or 1}
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **local)
+            there = "RAY_ADDRESS" in os.environ
+            if there and self.workers is not None:
+                raise ValueError("--workers is for a Ray that is started here; the cluster of RAY_ADDRESS has its own")
+            count = None if there else self.workers or os.cpu_count() or 1
+            ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         try:
             task = ray.remote(_run_there)
+            if ray.cluster_resources().get("GPU"):
+                task = task.options(num_gpus=1)
             waiting: dict[Any, Cell] = {task.remote(cell, root): cell for cell in cells}
             while waiting:
                 done, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
@@ -75,8 +81,4 @@ def _unpack(content: bytes, folder: Path) -> None:
         for member in members:
             file = archive.extractfile(member)
             assert file is not None
-            _write(folder / tarfile.data_filter(member, str(folder)).name, file.read())
-
-
-def _write(path: Path, content: bytes) -> None:
-    atomic_write(path, lambda temporary: temporary.write_bytes(content) and None)
+            write_bytes(folder / tarfile.data_filter(member, str(folder)).name, file.read())

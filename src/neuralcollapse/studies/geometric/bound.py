@@ -28,7 +28,7 @@ def bound(num_classes: int, weight_decay: float, feature_decay: float, points: i
     assert optimum.point.W is not None
     best = float(optimum.point.W.square().sum())
     rho = np.geomspace(best / 1000, 4 * best, points) if best else np.geomspace(0.01, 10, points)
-    value = xi(rho, loss, num_classes, PER_CLASS, weight_decay, feature_decay)
+    value = np.asarray(xi(rho, loss, num_classes, PER_CLASS, weight_decay, feature_decay))
     inner = (value[1:-1] < value[:-2]) & (value[1:-1] <= value[2:])
     return {
         "rho": rho.tolist(),

@@ -1,0 +1,136 @@
+"""What holds for every study: its plan, its smoke run, its files, and that a killed run ends as an undisturbed one."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from neuralcollapse.cli import main
+from neuralcollapse.studies import PROFILES, Train, get, run_studies, studies
+
+pytestmark = pytest.mark.unchecked
+
+# The rows of the papers' figures and tables that the project promises.
+EXPECTED = {
+    "geometric": {"bound", "feature-decay", "fixed-etf", "optimizers", "random-labels"},
+    "mse": {
+        *("feature-dim", "fixed-etf", "gradient-field", "landscape", "optimizers", "rescaling", "three-dimensions"),
+    },
+    "losses": {"accuracy", "collapse", "focal-curves", "mini-imagenet", "width-epochs"},
+    "normalized": {
+        *("generalization", "losses", "overparameterization", "speed", "temperature-net", "temperature-ufm", "value"),
+    },
+}
+VERDICTS = ("holds", "does not hold", "not decided")
+
+
+def test_every_figure_has_its_study():
+    assert set(studies) == {f"{paper}/{name}" for paper, names in EXPECTED.items() for name in names}
+
+
+@pytest.mark.parametrize("name", list(studies))
+def test_every_study_says_what_it_is(name):
+    study = get(name)
+    assert study.figures
+    assert study.question.endswith("?")
+    assert study.claim.endswith(".")
+    assert set(study.costs) == set(study.setting) == set(PROFILES)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", list(studies))
+def test_every_plan_can_be_made_and_printed(name, profile, capsys):
+    planned = get(name).planned(profile)
+    assert main(["study", "show", name, "--profile", profile, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [cell["key"] for cell in shown["cells"]] == [entry.cell.key for entry in planned]
+    assert main(["study", "show", name, "--profile", profile]) == 0
+    assert get(name).claim in capsys.readouterr().out
+    if profile == "smoke":
+        nets = [entry.cell.plan for entry in planned if isinstance(entry.cell, Train)]
+        assert all(plan.data.partition(":")[0] in ("digits", "synthetic") for plan in nets)
+
+
+@pytest.mark.timeout(900)
+def test_all_studies_at_smoke_size(tmp_path):
+    outcomes = run_studies([get(name) for name in studies], "smoke", tmp_path)
+    assert [outcome.failures for outcome in outcomes] == [{}] * len(outcomes)
+    for outcome in outcomes:
+        facts = json.loads((tmp_path / outcome.study.id / "study.json").read_text())
+        assert facts["id"] == outcome.study.id
+        assert facts["profile"] == "smoke"
+        assert facts["verdict"] in VERDICTS
+        assert facts["claim"]
+        assert facts["cells"]
+        assert facts["verdict"] == "not decided" or facts["figure_of_merit"] is not None
+        for kind, magic in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")):
+            assert (tmp_path / outcome.study.id / f"figure.{kind}").read_bytes().startswith(magic)
+
+
+def test_the_list_as_json(capsys):
+    assert main(["study", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [one["id"] for one in listed] == list(studies)
+    assert all({"paper", "figures", "question"} <= set(one) for one in listed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["run"], "needs the id of a study"),
+        (["run", "losses/colapse"], "did you mean 'losses/collapse'"),
+        (["run", "geometric/bound", "--profile", "huge"], "unknown profile 'huge'"),
+        (["run", "geometric/bound", "--engine", "slurm"], "unknown engine 'slurm'"),
+        (["run", "geometric/bound", "--workers", "0"], "workers"),
+        (["run", "geometric/bound", "--first-steps", "0"], "steps"),
+        (["run", "geometric/bound", "--out", "/dev/null/x"], "/dev/null"),
+        (["show", "nothing"], "unknown study 'nothing'"),
+    ],
+)
+def test_one_line_for_bad_input(arguments, complaint, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert error.count("\n") == 1
+
+
+def test_a_failed_cell_is_exit_code_one(tmp_path, capsys):
+    arguments = ["losses/collapse", "--profile", "desk", "--workers", "2", "--root", str(tmp_path / "nowhere")]
+    assert main(["study", "run", *arguments, "--out", str(tmp_path / "out")]) == 1
+    captured = capsys.readouterr()
+    assert "not decided" in captured.out
+    assert "failed: " in captured.out
+
+
+def final_files(folder: Path) -> dict[str, bytes]:
+    """Everything that does not tell a time or the environment."""
+    skipped = ("seconds.json", "timing.json", "environment.json", ".lock", "cells.parquet")
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in skipped)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.timeout(600)
+def test_killed_ten_times_and_resumed_it_ends_as_if_undisturbed(tmp_path):
+    name = "losses/collapse"
+    whole, disturbed = tmp_path / "whole", tmp_path / "disturbed"
+    command = [sys.executable, "-m", "neuralcollapse", "study", "run", name, "--profile", "smoke", "--workers", "2"]
+    began = time.monotonic()
+    subprocess.run([*command, "--out", str(whole)], check=True, capture_output=True)
+    length = time.monotonic() - began
+    draw = random.Random(0)
+    for _ in range(10):
+        process = subprocess.Popen(
+            [*command, "--out", str(disturbed), "--resume"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(draw.uniform(0.2, 1.0) * length)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run([*command, "--out", str(disturbed), "--resume"], check=True, capture_output=True)
+    assert final_files(disturbed) == final_files(whole)
+    assert not [path for path in disturbed.rglob("*") if os.path.basename(path).endswith(".tmp")]
