@@ -1,0 +1,95 @@
+"""Figures 4 and 8 of the geometric paper: collapse on random labels as the net gets wider."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from scipy.stats import spearmanr
+
+from ...training import Plan
+from .._cells import Train
+from .._pictures import MARKERS, colour, figure, legend_below, metric_name
+from .._plans import METRICS, desk_plan, paper_plan, smoke_plan
+from .._results import Planned, Results
+from .._study import Profile, Study, Verdict, studies
+
+NETS = {"MLP": "mlp:width={width},depth=4", "ResNet18": "resnet18:width={width}", "ResNet8": "resnet8:width={width}"}
+WIDTHS: dict[Profile, dict[str, tuple[int, ...]]] = {
+    "smoke": {"MLP": (4, 32), "ResNet8": (1, 4)},
+    "desk": {"MLP": (8, 16, 32, 64, 128, 256), "ResNet8": (1, 2, 4, 8, 16)},
+    "paper": {"MLP": (32, 64, 128, 256, 512, 1024, 2048), "ResNet18": (1, 2, 4, 8, 16, 32, 64)},
+}
+SHOWN = ("nc1", "nc2", "nc3")
+
+
+@studies.add("geometric/random-labels")
+class RandomLabels(Study):
+    """Nets of growing width fit labels that mean nothing."""
+
+    figures = ("4", "8")
+    question = "Do nets collapse on labels drawn at random, and does that go with their width?"
+    claim = (
+        "The widest net of each family fits all but 1 % of the random labels with NC1 below 0.1, and over the widths "
+        "training error and NC1 fall together (Spearman correlation at least 0.9)."
+    )
+    costs = {"smoke": "4 s", "desk": "6 min of one core", "paper": "5 GPU days"}
+    setting = {
+        "smoke": "MLPs of width 4 and 32 and ResNet8 of width 1 and 4 on 120 embedded digits, 3 epochs.",
+        "desk": "",
+        "paper": "",
+    }
+
+    def cells(self, profile: Profile) -> Iterator[Planned]:
+        for family, widths in WIDTHS[profile].items():
+            for width in widths:
+                plan = _plan(profile, NETS[family].format(width=width))
+                yield Planned(Train(plan), {"net": family, "width": width})
+
+    def check(self, results: Results) -> Verdict:
+        correlations, texts, fits = [], [], True
+        for (family,), mine in results.groups("net"):
+            errors, collapse = 1 - mine.final("accuracy"), mine.final("nc1")
+            correlations.append(float(spearmanr(errors, collapse).statistic))
+            fits &= bool(errors[-1] <= 0.01 and collapse[-1] <= 0.1)
+            widths = mine.labels("width")
+            texts.append(
+                f"{family}: from width {widths[0]} to {widths[-1]} the training error goes from {errors[0]:.1%} to "
+                f"{errors[-1]:.1%} and NC1 from {collapse[0]:.2g} to {collapse[-1]:.2g} (correlation "
+                f"{correlations[-1]:.2f})"
+            )
+        least = min(correlations)
+        return Verdict.of(
+            fits and least >= 0.9,
+            least,
+            "Spearman correlation of training error and NC1 over the widths, the smaller of the two families",
+            "; ".join(texts) + ".",
+        )
+
+    def draw(self, results: Results) -> Any:
+        families = results.labels("net")
+        panels = (*SHOWN, "error")
+        picture, axes = figure(1, len(panels), size=(1.85, 1.95))
+        for place, family in enumerate(families):
+            mine = results.where(net=family)
+            for axis, name in zip(axes[0], panels, strict=True):
+                values = 1 - mine.final("accuracy") if name == "error" else mine.final(name)
+                style = {"color": colour(family, families), "marker": MARKERS[place], "label": family}
+                axis.plot(mine.labels("width"), values, **style)
+                axis.set_title("training error" if name == "error" else metric_name(name))
+                axis.set_xscale("log", base=2)
+                axis.set_xlabel("width")
+                if name != "error":
+                    axis.set_yscale("log")
+        legend_below(picture, axes[0, 0])
+        return picture
+
+    def table(self, results: Results) -> list[dict[str, Any]]:
+        return [{**row, "train_error": 1 - row["train_accuracy"]} for row in super().table(results)]
+
+
+def _plan(profile: Profile, model: str) -> Plan:
+    common = {"model": model, "random_labels": True, "metrics": METRICS, "learning_rate": 0.01, "batch_size": 64}
+    if profile == "smoke":
+        return smoke_plan(**common)
+    if profile == "desk":
+        return desk_plan(**common, per_class=100, data="cifar10:size=16", epochs=150, weight_decay=1e-3)
+    return paper_plan(**common, weight_decay=1e-4)
