@@ -36,8 +36,8 @@ class MiniImageNet(Study):
     setting = {
         "smoke": "Perceptrons of width 8 and 32 on 200 digits, 2 and 4 epochs.",
         "desk": (
-            "A stand-in for miniImageNet, which has no public address: CIFAR100 of 16 x 16, 40 images a class, ResNet18 of "
-            "width 2 for 10 epochs and of width 8 for 40, one seed, no augmentation, ten times the weight decay."
+            "A stand-in for miniImageNet, which has no public address: CIFAR100 of 16 x 16, 40 images a class, and "
+            "ResNet18 of width 2 for 10 epochs and of width 8 for 40, one seed, no augmentation, decay 5e-3."
         ),
         "paper": "WideResNet18-0.25 for 100 and WideResNet18-2 for 800 epochs on miniImageNet, three seeds.",
     }
