@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_LAYERS = ("data", "frames", "integrations", "landscape", "losses", "metrics", "models", "studies", "training", "ufm")
+_LAYERS = (
+    "data",
+    "frames",
+    "integrations",
+    "landscape",
+    "losses",
+    "metrics",
+    "models",
+    "report",
+    "studies",
+    "training",
+    "ufm",
+)
 _FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model")
 
 __all__ = [
@@ -30,13 +42,14 @@ __all__ = [
     "measure_model",
     "metrics",
     "models",
+    "report",
     "studies",
     "training",
     "ufm",
 ]
 
 if TYPE_CHECKING:
-    from . import data, frames, integrations, landscape, losses, metrics, models, studies, training, ufm
+    from . import data, frames, integrations, landscape, losses, metrics, models, report, studies, training, ufm
     from .metrics import ClassStatistics, CollapseReport, measure, measure_model
 
 

@@ -1,0 +1,9 @@
+"""Results as one self-contained HTML page: studies, training runs and solves, theory beside measurement.
+
+``nc.report.write(["results", "runs/focal"], "report.html")`` takes the folders that ``study run``, ``train`` and
+``solve --out`` leave. The page opens from disk and asks the network for nothing.
+"""
+
+from ._write import write
+
+__all__ = ["write"]

@@ -1,0 +1,128 @@
+"""Curves of runs and solves: one interactive chart a panel, and all panels in one static drawing."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from ..studies._pictures import GREY, figure, legend_below, styled
+from ._parts import Chart, Picture
+from ._svg import inline_svg
+
+__all__ = ["Curve", "Panel", "chart", "picture"]
+
+MARKS = ("circle", "square", "triangle-up", "diamond")
+STATIC_MARKS = ("o", "s", "^", "D")
+DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5))}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line; values may be None where there is none."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    colour: str
+    dash: str = "solid"
+    mark: int = 0
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves of one quantity, with levels that the theory gives drawn across."""
+
+    title: str
+    curves: Sequence[Curve]
+    levels: Sequence[tuple[str, float, str]] = ()
+    """(what, value, colour)."""
+    x_title: str = "epoch"
+    log_x: bool = True
+    log_y: bool = True
+    percent: bool = False
+
+
+def chart(panel: Panel, height: int = 300) -> Chart:
+    """The panel as a plotly figure, which takes its colours of paper and ink from the page."""
+    lines = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": curve.name,
+            "x": list(curve.x),
+            "y": list(curve.y),
+            "line": {"color": curve.colour, "dash": curve.dash, "width": 2},
+            "marker": {"symbol": MARKS[curve.mark % len(MARKS)], "size": 5},
+            "hovertemplate": "%{y:.2%}" if panel.percent else "%{y:.4g}",
+        }
+        for curve in panel.curves
+    ]
+    ends = [x for curve in panel.curves for x in curve.x]
+    for name, value, colour in panel.levels:
+        if ends:
+            line = {"color": colour, "dash": "dash", "width": 1.5}
+            style = {"type": "scatter", "mode": "lines", "name": name, "line": line, "hovertemplate": "%{y:.4g}"}
+            lines.append({**style, "x": [min(ends), max(ends)], "y": [value, value]})
+    layout = {
+        "height": height,
+        "title": {"text": panel.title, "x": 0.01, "xanchor": "left", "font": {"size": 14}},
+        "margin": {"l": 52, "r": 12, "t": 36, "b": 40},
+        "xaxis": {"title": {"text": panel.x_title, "standoff": 4}, **_axis(panel.log_x)},
+        "yaxis": _axis(panel.log_y) | ({"tickformat": ".0%"} if panel.percent else {}),
+        "legend": {"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top"},
+        "hovermode": "x unified",
+    }
+    return Chart({"data": lines, "layout": layout}, f"{panel.title} by {panel.x_title}: {_words(panel)}")
+
+
+def _axis(log: bool) -> dict[str, Any]:
+    return {"type": "log", "exponentformat": "power", "dtick": 1} if log else {"rangemode": "tozero"}
+
+
+def _words(panel: Panel) -> str:
+    """Where each line begins and ends, for the description of the chart."""
+    parts = []
+    for curve in panel.curves:
+        seen = [value for value in curve.y if value is not None]
+        if seen:
+            parts.append(f"{curve.name} from {seen[0]:.3g} to {seen[-1]:.3g}")
+    return "; ".join([*parts, *(f"{name} {value:.3g}" for name, value, _ in panel.levels)])
+
+
+def picture(panels: Sequence[Panel], prefix: str, caption: str, columns: int = 3) -> Picture:
+    """The panels as charts, and as one static drawing."""
+    charts = [chart(panel) for panel in panels]
+    label = " ".join(f"{chart.label}." for chart in charts)
+    return Picture(_drawing(panels, prefix, label, columns), charts, caption)
+
+
+def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> Markup:
+    rows = -(-len(panels) // columns)
+    with styled():
+        drawn, axes = figure(rows, min(columns, len(panels)), size=(2.35, 1.9))
+        flat = list(axes.flat)
+        for axis, panel in zip(flat, panels, strict=False):
+            for curve in panel.curves:
+                values = [float("nan") if value is None else value for value in curve.y]
+                mark = {"marker": STATIC_MARKS[curve.mark % len(STATIC_MARKS)], "markevery": max(1, len(values) // 6)}
+                line: Mapping[str, Any] = {"color": curve.colour, "linestyle": DASHES[curve.dash], **mark}
+                axis.plot(curve.x, values, label=curve.name, **line)
+            for name, value, colour in panel.levels:
+                axis.axhline(value, color=colour, linestyle=DASHES["dash"], linewidth=1.0, label=name)
+            if panel.log_x:
+                axis.set_xscale("log")
+            if panel.log_y and any(value and value > 0 for curve in panel.curves for value in curve.y):
+                axis.set_yscale("log")
+            axis.set_title(panel.title)
+            axis.set_xlabel(panel.x_title)
+        for axis in flat[len(panels) :]:
+            axis.set_axis_off()
+        legend_below(drawn, max(flat, key=lambda axis: len(axis.get_legend_handles_labels()[0])))
+        content = io.BytesIO()
+        drawn.savefig(content, format="svg", metadata={"Date": None})
+    return inline_svg(content.getvalue().decode(), prefix, label)
+
+
+LEVEL = GREY

@@ -1,0 +1,53 @@
+"""Which results a folder holds."""
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ._parts import Section
+from ._runs import run_section
+from ._solves import solve_section
+from ._studies import study_section
+
+__all__ = ["sections"]
+
+READERS: dict[str, Callable[[Path, str], Section]] = {
+    "study.json": study_section,
+    "plan.json": run_section,
+    "trace.json": solve_section,
+}
+"""By the file that makes a folder one of results."""
+
+
+def sections(folders: Iterable[str | Path]) -> list[Section]:
+    """The results in all folders, in their order; ValueError names a folder without any."""
+    found: list[Section] = []
+    seen: set[Path] = set()
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise ValueError(f"{folder}: no such folder")
+        places = _places(folder)
+        if not places:
+            raise ValueError(f"{folder}: holds no results (no {', '.join(READERS)} in it or just below)")
+        for place, read in places:
+            if place.resolve() not in seen:
+                seen.add(place.resolve())
+                found.append(read(place, _anchor(place, len(found) + 1)))
+    return found
+
+
+def _places(folder: Path) -> list[tuple[Path, Callable[[Path, str], Section]]]:
+    """The folder itself; else the studies of a results folder; else the results just below."""
+    for name, read in READERS.items():
+        if (folder / name).is_file():
+            return [(folder, read)]
+    studies = sorted({*folder.glob("*/study.json"), *folder.glob("*/*/study.json")})
+    if studies:
+        return [(path.parent, study_section) for path in studies]
+    below = [(path, name) for name in READERS for path in sorted(folder.glob(f"*/{name}"))]
+    return [(path.parent, READERS[name]) for path, name in below]
+
+
+def _anchor(place: Path, number: int) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", "-".join(place.parts[-2:]).lower()).strip("-")
+    return f"s{number}-{words}"

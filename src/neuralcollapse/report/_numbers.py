@@ -1,0 +1,66 @@
+"""Numbers and durations as people read them."""
+
+import math
+from typing import Any
+
+__all__ = ["duration", "heading", "is_number", "shown"]
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+NOTHING = "–"
+LONG = 12
+"""Entries of a list that are written out."""
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` belongs into a column of numbers."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def shown(value: Any, name: str = "") -> str:
+    """``value`` with four significant digits; as a percentage where ``name`` says that it is an accuracy.
+
+    >>> shown(0.98333, "test_accuracy"), shown(1.25e-7), shown(12345), shown(None), shown(0.5)
+    ('98.33 %', '1.25×10⁻⁷', '12,345', '–', '0.5')
+    """
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return _float(value, name)
+    if isinstance(value, list | tuple):
+        written = ", ".join(shown(entry) for entry in value[:LONG])
+        return written + (f", … ({len(value)} in all)" if len(value) > LONG else "")
+    if isinstance(value, dict):
+        return ", ".join(f"{key} = {shown(entry)}" for key, entry in value.items())
+    return str(value)
+
+
+def _float(value: float, name: str) -> str:
+    if math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if name.endswith("accuracy") and 0 <= value <= 1:
+        return f"{100 * value:.2f} %"
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+        return text.replace("-", "−")
+    digits, _, power = f"{value:.2e}".partition("e")
+    return f"{digits.replace('-', '−')}×10{str(int(power)).translate(SUPERSCRIPTS)}"
+
+
+def heading(name: str) -> str:
+    """A column's name as words."""
+    return name.replace("_", " ")
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds, minutes or hours."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,79 @@
+"""A saved trace of ``neuralcollapse solve`` as a section."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ..studies._pictures import BLUE, metric_name
+from ..ufm import Certificate, Trace
+from ._charts import LEVEL, Curve, Panel, picture
+from ._numbers import heading, shown
+from ._parts import Badge, Details, Section, table_of
+
+__all__ = ["solve_section"]
+
+SKIPPED = ("iteration", "seconds")
+
+
+def solve_section(folder: Path, anchor: str) -> Section:
+    """Curves, certificate and closed form of a solve; ValueError names a file that cannot be used."""
+    trace = Trace.load(folder)
+    problem = json.loads(trace.problem.to_json())
+    certificate = trace.problem.certify(trace.point)
+    try:
+        best: float | None = trace.problem.optimum().value
+    except NotImplementedError:
+        best = None
+    facts = {
+        "Solved": f"{trace.method} from seed {shown(trace.seed)}: {trace.message}",
+        "Certificate": f"{certificate.verdict}: {certificate.reason}",
+    }
+    sized = f"K = {shown(problem['num_classes'])}, n = {shown(problem['per_class'])}, d = {shown(problem['dim'])}"
+    return Section(
+        anchor=anchor,
+        title=folder.name or str(folder),
+        kind="solve",
+        source=f"solve, {problem['model']} model",
+        lead=f"Does {trace.method} reach the global minimum of the {problem['model']} model with {sized}?",
+        badge=_badge(certificate),
+        merit=shown(certificate.gap),
+        merit_is="proved gap to the global minimum",
+        seconds=trace.seconds,
+        facts=facts,
+        pictures=[_curves(trace, best, anchor)],
+        tables=[table for table in [table_of("Where it ended.", [_end(trace, certificate, best)])] if table],
+        details=[Details("Model", {heading(name): shown(value) for name, value in problem.items()})],
+        command=f"neuralcollapse certify {shlex.quote(str(folder / 'point.safetensors'))}",
+    )
+
+
+def _badge(certificate: Certificate) -> Badge:
+    tone = {"global minimum": "good", "strict saddle": "bad"}.get(certificate.verdict, "open")
+    return Badge(certificate.verdict, tone)
+
+
+def _end(trace: Trace, certificate: Certificate, best: float | None) -> dict[str, Any]:
+    return {
+        "value": f"{trace.value:.10g}",
+        "lower_bound": f"{certificate.lower_bound:.10g}",
+        "closed_form": None if best is None else f"{best:.10g}",
+        "gap": certificate.gap,
+        "gradient_norm": trace.gradient_norm,
+        "iterations": trace.iterations,
+        "outcome": trace.outcome,
+    }
+
+
+def _curves(trace: Trace, best: float | None, anchor: str) -> Any:
+    steps = [float(step or 0) + 1 for step in trace.history["iteration"]]
+    panels = []
+    for name, values in trace.history.items():
+        numbers = [None if value is None else float(value) for value in values]
+        if name in SKIPPED or all(value is None for value in numbers):
+            continue
+        percent = name == "accuracy"
+        levels = [("closed form", best, LEVEL)] if name == "value" and best is not None else []
+        curves = [Curve("solve", steps, numbers, BLUE)]
+        panels.append(Panel(metric_name(name), curves, levels, "iteration + 1", log_y=not percent, percent=percent))
+    return picture(panels, anchor, "Along the solve; the first iterate is at 1 on the logarithmic axis.")

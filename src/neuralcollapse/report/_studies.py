@@ -1,0 +1,134 @@
+"""The folder of a study's outcome as a section."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ._files import environment, optional_json, read_json
+from ._numbers import heading, shown
+from ._parts import Badge, Chart, Details, Picture, Section, Table, table_of
+from ._svg import inline_svg, read_svg
+
+__all__ = ["BADGES", "common_and_own", "study_section"]
+
+NEEDED = ("id", "paper", "figures", "question", "profile", "claim", "verdict", "measured", "cells")
+BADGES = {
+    "holds": Badge("holds", "good"),
+    "does not hold": Badge("does not hold", "bad"),
+    "not decided": Badge("not decided", "open"),
+}
+
+
+def study_section(folder: Path, anchor: str) -> Section:
+    """What ``study run`` wrote about one study; ValueError names a file that cannot be used."""
+    path = folder / "study.json"
+    facts = read_json(path, dict, NEEDED)
+    if facts["verdict"] not in BADGES:
+        raise ValueError(f"{path}: verdict {facts['verdict']!r} is none of {', '.join(BADGES)}")
+    try:
+        return _section(folder, anchor, facts)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not the outcome of a study ({error!r})") from error
+
+
+def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
+    timing = optional_json(folder / "timing.json", dict)
+    seconds = [value for value in timing.values() if value is not None]
+    rows = table_of("The numbers behind the picture.", optional_json(folder / "table.json", list))
+    failures = {_name(cell["labels"]): cell["error"] for cell in facts["cells"] if cell.get("error")}
+    described = {"Claim": facts["claim"], "Measured": facts["measured"]}
+    if facts.get("setting"):
+        described["Setting"] = facts["setting"]
+    failed = table_of("Cells that failed.", [{"cell": name, "error": error} for name, error in failures.items()])
+    return Section(
+        anchor=anchor,
+        title=facts["id"],
+        kind="study",
+        source=_source(facts["paper"], facts["figures"]),
+        lead=facts["question"],
+        badge=BADGES[facts["verdict"]],
+        merit=shown(facts.get("figure_of_merit")),
+        merit_is=facts.get("figure_of_merit_is") or "",
+        seconds=sum(seconds) if seconds else None,
+        facts=described,
+        pictures=[_picture(folder, anchor, facts)],
+        tables=[table for table in (failed, rows) if table is not None],
+        details=[_plan(facts), Details("Environment", {heading(k): shown(v) for k, v in environment(folder).items()})],
+        command=_command(folder, facts),
+    )
+
+
+def _source(paper: str, figures: Sequence[str]) -> str:
+    named = [text if text.startswith("table") else f"figure {text}" for text in figures]
+    return f"{paper} paper, {', '.join(named)}" if named else paper
+
+
+def _command(folder: Path, facts: Mapping[str, Any]) -> str:
+    from ..studies.demo import Demo
+
+    out = shlex.quote(str(folder.parent.parent))
+    if facts["id"] == Demo.id:
+        return f"neuralcollapse demo --out {out}"
+    return f"neuralcollapse study run {facts['id']} --profile {facts['profile']} --out {out}"
+
+
+def _picture(folder: Path, anchor: str, facts: Mapping[str, Any]) -> Picture:
+    label = f"Picture of the study {facts['id']}. {facts['question']} {facts['measured']}"
+    path = folder / "figure.svg"
+    drawing = inline_svg(read_svg(path), anchor, label, path)
+    charts = []
+    if (folder / "figure.json").exists():
+        figure = read_json(folder / "figure.json", dict, ("data", "layout"))
+        if not isinstance(figure["data"], list) or not isinstance(figure["layout"], dict):
+            raise ValueError(f"{folder / 'figure.json'}: not a plotly figure")
+        charts.append(Chart(figure, label, own=False))
+    return Picture(drawing, charts)
+
+
+# The plan --------------------------------------------------------------------------------------------------------
+
+
+def _plan(facts: Mapping[str, Any]) -> Details:
+    cells = facts["cells"]
+    common, own = common_and_own([_flat(cell["spec"]) for cell in cells])
+    rows = []
+    for cell, settings in zip(cells, own, strict=True):
+        rows.append({"cell": _name(cell["labels"]), "kind": cell["kind"], **settings, "key": cell["key"]})
+    table = table_of("What differs between the cells.", rows)
+    listed = {heading(name): shown(value) for name, value in common.items()}
+    return Details(
+        f"Plan: {len(cells)} {'cell' if len(cells) == 1 else 'cells'} at profile {facts['profile']}",
+        listed,
+        _texts(table),
+    )
+
+
+def _texts(table: Table | None) -> Table | None:
+    """The table with all columns set as text: settings are names, not measurements."""
+    return table and Table(table.caption, table.headings, table.rows, [False] * len(table.headings))
+
+
+def common_and_own(specs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The settings that all have, and those of each besides.
+
+    >>> common_and_own([{"K": 4, "seed": 0}, {"K": 4, "seed": 1}])
+    ({'K': 4}, [{'seed': 0}, {'seed': 1}])
+    """
+    first = specs[0] if specs else {}
+    common = {name: value for name, value in first.items() if all(s.get(name, ...) == value for s in specs)}
+    return common, [{name: value for name, value in spec.items() if name not in common} for spec in specs]
+
+
+def _flat(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in spec.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, prefix if name in ("plan", "arguments") else f"{prefix}{name} ")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _name(labels: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {shown(value)}" for name, value in labels.items())
