@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from neuralcollapse.cli import main
 from neuralcollapse.studies import PROFILES, Train, get, run_studies, studies
 

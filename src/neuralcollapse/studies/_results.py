@@ -13,7 +13,7 @@ __all__ = ["Planned", "Result", "Results"]
 
 from ._cells import Cell
 
-Label = str | int | float | bool | None
+Label = Any  # a string, a number, a truth value or None
 Value = TypeVar("Value")
 
 
