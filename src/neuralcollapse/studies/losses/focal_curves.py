@@ -108,7 +108,7 @@ class FocalCurves(Study):
         errors = {k: float(np.max(np.abs(np.array(thresholds(v)) / v["exact"] - 1))) for k, v in values.items()}
         worst = max(errors.values())
         jumps = [
-            f"K = {k} at c = {v['exchange']:.6f} to t = {v['jumps_to']:.0f}"
+            f"K = {k} at c = {v['exchange']:.6f} to t = {v['jumps_to']:.3g}"
             for k, v in values.items()
             if v["first_order"]
         ]
@@ -140,20 +140,23 @@ class FocalCurves(Study):
         for (left, right), count in zip(axes, (10, 100), strict=True):
             value = results.only(K=count)
             low, exchange, high = value["exact"]
-            levels = {"c < zero stable": 0.9 * low, "c > zero stable": 1.1 * high}
+            levels = {"collapse only": 0.8 * low, "zero only": 1.2 * high}
             if value["first_order"]:
                 levels = {
-                    "collapse only": 0.96 * low,
+                    "collapse only": 0.97 * low,
                     "collapse lower": (low + exchange) / 2,
                     "equal": exchange,
                     "zero lower": (exchange + high) / 2,
                     "zero only": 1.03 * high,
                 }
-            t = np.linspace(-(count - 1) * (5.0 if value["first_order"] else 3.0), 0.15 * (count - 1), SHOWN)
+            reach = 4.0 if value["first_order"] else 1.6
+            t = np.linspace(-(count - 1) * reach, 0.1 * (count - 1), SHOWN)
             for place, (name, c) in enumerate(levels.items()):
                 curve = np.asarray(psi(t, Focal(GAMMA), count, c))
                 left.plot(t, curve - psi(0.0, Focal(GAMMA), count, c), color=COLOURS[place], label=f"{name}: {c:.4f}")
             left.axhline(0, color=GREY, linewidth=0.6)
+            low_end, high_end = left.get_ylim()
+            left.set_ylim(low_end, min(high_end, 0.35))
             left.set_title(f"K = {count}")
             left.set_xlabel("t")
             left.set_ylabel(r"$\psi(t) - \psi(0)$")
@@ -166,6 +169,7 @@ class FocalCurves(Study):
             right.set_title(f"K = {count}")
             right.set_xlabel("c")
             right.set_ylabel("global minimiser t")
+            right.locator_params(axis="x", nbins=5)
             right.legend(fontsize=5.8)
         return picture
 

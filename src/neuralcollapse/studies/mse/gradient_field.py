@@ -95,15 +95,15 @@ class GradientField(Study):
                 # Lengths by the square root: descent is many times steeper at large s.
                 shorter = np.sqrt(size.max() * size) / size
                 inward = -turn / size
-                drawn = axis.quiver(
-                    value["s"], value["theta"], along * shorter, turn * shorter, inward, cmap="coolwarm", clim=(-1, 1)
-                )
+                place = value["s"], value["theta"], along * shorter, turn * shorter
+                arrows = axis.quiver(*place, inward, cmap="coolwarm", clim=(-1, 1))
+                if axis is axes[0, 0]:
+                    picture.colorbar(arrows, ax=axes, aspect=40, pad=0.01, label=r"cosine with falling $\theta$")
                 text = rf"mean cosine {value['alignment']:.2f}"
                 axis.set_title(f"{name}\n{text}" if count == counts[0] else text)
             row[0].set_ylabel(("many classes" if count is None else f"K = {count}") + "\n" + r"angle $\theta$")
         for axis in axes[-1]:
             axis.set_xlabel("norm s")
-        picture.colorbar(drawn, ax=axes, aspect=40, pad=0.01, label=r"cosine with falling $\theta$")
         return picture
 
 

@@ -86,9 +86,8 @@ class Landscape(Study):
                 value = results.only(loss=name, K=count)
                 drawn = axis.contourf(value["s"], value["theta"], value["value"], levels=16)
                 picture.colorbar(drawn, ax=axis, pad=0.02, aspect=25, format="%.3g").ax.tick_params(labelsize=5.5)
-                axis.set_title(name if count == counts[0] else f"share {value['share']:.2f}")
-                if count == counts[0]:
-                    axis.set_title(f"{name}\nshare {value['share']:.2f}")
+                share = f"share {value['share']:.2f}"
+                axis.set_title(f"{name}\n{share}" if count == counts[0] else share)
             row[0].set_ylabel(rf"K = {count}" + "\n" + r"angle $\theta$")
         for axis in axes[-1]:
             axis.set_xlabel("norm s")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +10,20 @@ from ... import losses
 from ...losses import LogitLoss
 from ...ufm import ContrastiveUFM, NormalizedUFM, Trace
 from .._cells import Solve
-from .._pictures import GREY, colour, loss_name
+from .._pictures import colour, loss_name
 from .._results import Planned, Results
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["CONTRASTIVE", "SWEEPS", "collapse_value", "draw_sweeps", "excess", "sweep_cells", "sweep_rows"]
+__all__ = [
+    "CONTRASTIVE",
+    "SWEEPS",
+    "Reached",
+    "collapse_value",
+    "draw_sweeps",
+    "largest_excess",
+    "solves",
+    "sweep_cells",
+    "sweep_rows",
+]
 
 DIM, PER_CLASS = 16, 3
 CONTRASTIVE = "supervised-contrastive"
@@ -65,9 +72,37 @@ def sweep_cells(loss: str, sweep: Sweep) -> Iterator[Planned]:
             yield Planned(cell, {"loss": loss, "sweep": name, "K": count, "tau": tau, "trial": trial})
 
 
-def excess(results: Results) -> float:
-    """The largest distance of a value reached from the closed-form minimum."""
-    return max(abs(entry.value.value - entry.value.problem.optimum().value) for entry in results)
+@dataclass(frozen=True)
+class Reached:
+    """Where one solve ended."""
+
+    loss: str
+    num_classes: int
+    temperature: float
+    trace: Trace
+
+    @property
+    def excess(self) -> float:
+        """The value less the closed-form minimum."""
+        return self.trace.value - self.trace.problem.optimum().value
+
+    @property
+    def departure(self) -> float:
+        """How far below the value at collapse."""
+        return collapse_value(self.loss, self.num_classes, self.temperature) - self.trace.value
+
+
+def solves(results: Results) -> list[Reached]:
+    """All solves of some results."""
+    found = []
+    for (loss, count, tau), group in results.groups("loss", "K", "tau"):
+        found += [Reached(loss, count, tau, entry.value) for entry in group]
+    return found
+
+
+def largest_excess(reached: list[Reached]) -> float:
+    """The largest distance from the closed-form minimum."""
+    return max(abs(one.excess) for one in reached)
 
 
 def sweep_rows(results: Results) -> list[dict[str, Any]]:
@@ -97,9 +132,8 @@ def sweep_rows(results: Results) -> list[dict[str, Any]]:
 def draw_sweeps(axes: "np.ndarray[Any, Any]", results: Results, loss: str) -> None:
     """Two panels, over K and over tau: the value of collapse as a line, the values reached as marks."""
     for axis, sweep in zip(axes, ("K", "tau"), strict=True):
-        group = results.where(loss=loss, sweep=sweep)
-        reached = [(entry.labels[sweep], entry.value.value) for entry in group]
-        places = [place for place, _ in reached]
+        reached = solves(results.where(loss=loss, sweep=sweep))
+        places = [one.num_classes if sweep == "K" else one.temperature for one in reached]
         if sweep == "K":
             line = np.arange(min(places), max(places) + 1)
             exact = [collapse_value(loss, int(count), 1.0) for count in line]
@@ -107,12 +141,8 @@ def draw_sweeps(axes: "np.ndarray[Any, Any]", results: Results, loss: str) -> No
             line = np.linspace(min(places), max(places), 200)
             exact = [collapse_value(loss, 3, float(tau)) for tau in line]
         axis.plot(line, exact, color="black", linewidth=1.0, label="at collapse, closed form")
-        axis.plot(*zip(*reached, strict=True), "o", color=colour(loss), alpha=0.6, label=f"{loss_name(loss)}, reached")
+        values = [one.trace.value for one in reached]
+        axis.plot(places, values, "o", color=colour(loss), alpha=0.6, label=f"{loss_name(loss)}, reached")
         axis.set_xlabel("K" if sweep == "K" else r"temperature $\tau$")
         axis.set_title(rf"{loss_name(loss)}, $\tau$ = 1" if sweep == "K" else f"{loss_name(loss)}, K = 3")
     axes[0].set_ylabel("minimum")
-
-
-def mark_temperature(axis: "Axes", temperature: float, text: str) -> None:
-    """A dotted upright line with its name."""
-    axis.axvline(temperature, color=GREY, linewidth=0.9, linestyle=":", label=text)

@@ -6,11 +6,21 @@ from typing import Any
 import numpy as np
 
 from ...losses import LabelSmoothing
-from ...ufm import Trace, critical_temperature
-from .._pictures import GREEN, figure, loss_name
-from .._results import Planned, Result, Results
+from ...ufm import critical_temperature
+from .._pictures import GREEN, GREY, figure, loss_name
+from .._results import Planned, Results
 from .._study import Profile, Study, Verdict, studies
-from ._sweeps import CONTRASTIVE, SWEEPS, collapse_value, draw_sweeps, excess, mark_temperature, sweep_cells, sweep_rows
+from ._sweeps import (
+    CONTRASTIVE,
+    SWEEPS,
+    Reached,
+    collapse_value,
+    draw_sweeps,
+    largest_excess,
+    solves,
+    sweep_cells,
+    sweep_rows,
+)
 
 SMOOTHING = LabelSmoothing(alpha=0.1)
 SMOOTHED = SMOOTHING.spec
@@ -48,15 +58,14 @@ class Losses(Study):
             yield from sweep_cells(loss, SWEEPS[profile])
 
     def check(self, results: Results) -> Verdict:
-        groups = {loss: results.where(loss=loss) for loss in LOSSES}
-        distances = {loss: excess(group) for loss, group in groups.items()}
-        smoothed, limit = groups[SMOOTHED], REACHED[SMOOTHED]
-        above = [entry for entry in smoothed if entry.labels["tau"] > critical_of(entry)]
-        below = [entry for entry in smoothed if entry.labels["tau"] <= critical_of(entry)]
-        parted = all(departure(entry) > limit for entry in above) and all(departure(e) <= limit for e in below)
-        away = max((abs(measured_temperature(entry) / critical_of(entry) - 1) for entry in above), default=np.nan)
-        collapsed = [entry.labels["tau"] for entry in smoothed.where(K=3) if departure(entry) <= limit]
-        lower = [entry.labels["tau"] for entry in smoothed.where(K=3) if departure(entry) > limit]
+        reached = {loss: solves(results.where(loss=loss)) for loss in LOSSES}
+        distances = {loss: largest_excess(found) for loss, found in reached.items()}
+        smoothed, limit = reached[SMOOTHED], REACHED[SMOOTHED]
+        above = [one for one in smoothed if one.temperature > critical_of(one)]
+        parted = all((one.departure > limit) == (one.temperature > critical_of(one)) for one in smoothed)
+        away = max((abs(measured_temperature(one) / critical_of(one) - 1) for one in above), default=np.nan)
+        collapsed = [one.temperature for one in smoothed if one.num_classes == 3 and one.departure <= limit]
+        lower = [one.temperature for one in smoothed if one.num_classes == 3 and one.departure > limit]
         return Verdict.of(
             all(distances[loss] <= REACHED[loss] for loss in LOSSES) and parted and away <= NEAR,
             away,
@@ -80,27 +89,20 @@ class Losses(Study):
                 most = max(results.labels("tau"))
                 flat = collapse_value(loss, 3, critical)
                 row[1].plot([critical, most], [flat, flat], color=GREEN, linewidth=1.2, label="minimum above it")
-                mark_temperature(row[1], critical, rf"$\tau^*$ = {critical:.3f}")
+                row[1].axvline(critical, color=GREY, linewidth=0.9, linestyle=":", label=rf"$\tau^*$ = {critical:.3f}")
             row[1].legend(fontsize=6)
         return picture
 
 
-def departure(entry: Result[Trace]) -> float:
-    """How far below the value at collapse a solve ended."""
-    labels = entry.labels
-    return collapse_value(labels["loss"], labels["K"], labels["tau"]) - entry.value.value
-
-
-def critical_of(entry: Result[Trace]) -> float:
+def critical_of(one: Reached) -> float:
     """The closed-form critical temperature at a solve's K."""
-    return critical_temperature(SMOOTHING, entry.value.problem.num_classes)
+    return critical_temperature(SMOOTHING, one.num_classes)
 
 
-def measured_temperature(entry: Result[Trace]) -> float:
+def measured_temperature(one: Reached) -> float:
     """The temperature at which a collapsed point would have the mean margin that was reached."""
-    point, problem = entry.value.point, entry.value.problem
-    logits = float(entry.labels["tau"]) * (point.H @ point.classifier.T)
-    count = problem.num_classes
-    true = logits.gather(1, problem.labels[:, None]).squeeze(1)
+    point, count = one.trace.point, one.num_classes
+    logits = one.temperature * (point.H @ point.classifier.T)
+    true = logits.gather(1, one.trace.problem.labels[:, None]).squeeze(1)
     margin = (true - (logits.sum(1) - true) / (count - 1)).mean()
     return float(margin) * (count - 1) / count
