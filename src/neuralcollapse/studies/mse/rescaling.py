@@ -100,5 +100,6 @@ def _plan(profile: Profile, loss: str) -> Plan:
         "weight_decay": 1e-3,
     }
     if profile == "desk":
-        return desk_plan(**{**MLP, **common}, data="cifar100:size=16", per_class=100, test_per_class=20)
+        data = {"data": "cifar100:size=16", "per_class": 100, "test_per_class": 20}
+        return desk_plan(**{**MLP, **data, **common})
     return paper_plan(**common, data="mini-imagenet", model=PAPER_NET)
