@@ -17,7 +17,7 @@ CLASSES = 10
 LOSSES = ("squared-error", "cross-entropy")
 DIMENSIONS: dict[Profile, tuple[int, ...]] = {
     "smoke": (3, 32),
-    "desk": (3, 5, 8, 9, 10, 32),
+    "desk": (3, 5, 8, 9, 10, 256),
     "paper": (3, 5, 8, 9, 10, 512),
 }
 TRAIN_FALL, TEST_FALL, NEAR_SHARE = 0.2, 0.05, 0.25
