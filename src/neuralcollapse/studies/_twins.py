@@ -11,7 +11,7 @@ from ..models import create, parameter_count
 from ..training import Plan, Run
 from ._cells import Train
 from ._pictures import MARKERS, colour, figure, legend_below, series
-from ._plans import desk_plan, paper_plan, smoke_plan
+from ._plans import METRICS, desk_plan, paper_plan, smoke_plan
 from ._results import Planned, Results
 from ._study import Profile, Study, Verdict
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATA",
+    "MARGIN_METRICS",
+    "MLP",
     "PAPER_NET",
     "FixedHead",
     "Optimizers",
@@ -39,15 +41,19 @@ DATA: dict[Profile, dict[str, str]] = {
 PAPER_NET = "resnet18:width=64,stem=imagenet"
 """The released code's net for runs without augmentation; those with augmentation have the 3x3 stem."""
 
+MARGIN_METRICS = (*METRICS, "cosine_margin")
 CLASSES = 10
+
 Settings = Mapping[str, Any]
 
 
+MLP: Settings = {"model": "mlp:width=256,depth=4", "batch_size": 64, "test_per_class": 500}
+"""A net with batch norm that collapses on 2,000 CIFAR10 images of 16 x 16 in half a minute of one core."""
+
+
 def small_plan(profile: Profile, **changes: Any) -> Plan:
-    """A plan of the smoke profile, or of the desk profile with a narrow net on 1,000 images."""
-    if profile == "smoke":
-        return smoke_plan(**changes)
-    return desk_plan(**{"per_class": 100, "model": "resnet8:width=8", **changes})
+    """A plan of the smoke profile, or of the desk profile with :data:`MLP`."""
+    return smoke_plan(**changes) if profile == "smoke" else desk_plan(**{**MLP, **changes})
 
 
 # numbers --------------------------------------------------------------------------------------------------------
@@ -76,7 +82,7 @@ def draw_accuracy(axis: "Axes", results: Results, by: str, names: Mapping[Any, s
     for key in keys:
         steps, runs = results.where(**{by: key}).curves("accuracy")
         axis.plot(steps, runs.mean(0), linestyle=(0, (3, 2)), linewidth=0.9, color=colour(key, keys))
-    axis.set_title("accuracy: test (train dashed)")
+    axis.set_title("accuracy (train dashed)")
 
 
 def draw_margins(axis: "Axes", results: Results, by: str) -> None:
@@ -113,6 +119,10 @@ def draw_rows(results: Results, by: str, names: tuple[str, ...], kept_features: 
 # studies --------------------------------------------------------------------------------------------------------
 
 
+SPREAD = 0.01
+"""Test accuracies of optimizers that differ by this much are different."""
+
+
 class Optimizers(Study):
     """Collapse under SGD, Adam and L-BFGS."""
 
@@ -122,8 +132,6 @@ class Optimizers(Study):
     paper_lbfgs_rate: ClassVar[float]
     collapse: ClassVar[Mapping[str, float]]
     """Metrics that must end below these values."""
-    spread: ClassVar[float]
-    """Least difference of test accuracies."""
     keep_features: ClassVar[bool]
     measured_metrics: ClassVar[tuple[str, ...]]
 
@@ -155,9 +163,9 @@ class Optimizers(Study):
                 "L-BFGS": {**lbfgs, "batch_size": 120, "epochs": 1, "learning_rate": 0.1},
             }
         return {
-            "SGD": {"epochs": 100},
-            "Adam": {**adam, "epochs": 100, "weight_decay": 5e-4},
-            "L-BFGS": {**lbfgs, "learning_rate": 0.1, "batch_size": 1000, "epochs": 15},
+            "SGD": {},
+            "Adam": adam,
+            "L-BFGS": {**lbfgs, "learning_rate": 0.1, "batch_size": 2000, "epochs": 20},
         }
 
     def check(self, results: Results) -> Verdict:
@@ -170,65 +178,77 @@ class Optimizers(Study):
         tests = ", ".join(
             f"{entry.labels['optimizer']} {value:.1%}" for entry, value in zip(hardest, accuracy, strict=True)
         )
+        also, words = self.further(hardest)
         return Verdict.of(
-            share <= 1 and spread >= self.spread,
+            share <= 1 and spread >= SPREAD and also,
             share,
             "largest final collapse metric over all optimizers, as a share of its limit",
-            f"At the end of training, at most: {listed}. Test accuracy on {hardest[0].labels['data']}: {tests}.",
+            f"At the end of training, at most {listed}. Test accuracy on {hardest[0].labels['data']}: {tests}.{words}",
         )
+
+    def further(self, results: Results) -> tuple[bool, str]:
+        """What else the claim says of the runs on the hardest data: whether it holds, and a sentence."""
+        return True, ""
 
     def draw(self, results: Results) -> Any:
         return draw_rows(results, "optimizer", tuple(self.collapse), self.keep_features)
 
 
+TEST_LOSS, TRAIN_LOSS, RATIO = 0.02, 0.01, 2.0
+"""The most that a fixed head or d = K may lose in accuracy, and the most by which NC1 and NC3 may grow."""
+
+
 class FixedHead(Study):
     """Learned against fixed heads, wide features against d = K."""
+
+    claim = (
+        "Against a learned head on wide features, a head fixed to a simplex ETF, d = K, and both together lose at most "
+        "2 points of test and 1 point of training accuracy, with NC1 and NC3 at most twice as large."
+    )
+    collapse = ("nc1", "nc3")
 
     loss: ClassVar[str]
     settings: ClassVar[Mapping[Profile, Mapping[str, Settings]]]
     """Plans by profile and data set."""
     keep_features: ClassVar[bool]
-    accuracy_loss: ClassVar[float] = 0.02
-    """Most test accuracy that an economical variant may lose."""
-    collapse: ClassVar[Mapping[str, float]]
-    """Metrics that must end below these values in every variant."""
     measured_metrics: ClassVar[tuple[str, ...]]
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
-        make = paper_plan if profile == "paper" else lambda **changes: small_plan(profile, **changes)
         for data, settings in self.settings[profile].items():
-            wide = make(**settings)
             for fixed in (False, True):
                 for small in (False, True):
-                    model = f"{wide.model},feature_dim={CLASSES}" if small else wide.model
-                    head = "etf" if fixed else "linear"
-                    plan = make(
-                        **{**settings, "loss": self.loss, "metrics": self.measured_metrics},
-                        model=model,
-                        head=head,
-                    )
+                    plan = self._plan(profile, settings, fixed, small)
                     variant = f"{'ETF' if fixed else 'learned'}, d = {_feature_dim(plan)}"
                     labels = {"data": data, "variant": variant, "fixed": fixed, "small": small}
                     yield Planned(Train(plan, features=self.keep_features), labels)
 
+    def _plan(self, profile: Profile, settings: Settings, fixed: bool, small: bool) -> Plan:
+        make = {"smoke": smoke_plan, "desk": desk_plan, "paper": paper_plan}[profile]
+        model = make(**settings).model + (f",feature_dim={CLASSES}" if small else "")
+        own = {"model": model, "loss": self.loss, "metrics": self.measured_metrics}
+        return make(**{**settings, **own, "head": "etf" if fixed else "linear"})
+
     def check(self, results: Results) -> Verdict:
-        drops, ends = [], {name: worst(results, name) for name in self.collapse}
+        drops: dict[str, float] = {"train": 0.0, "test": 0.0}
+        ratios = dict.fromkeys(self.collapse, 0.0)
         for data in results.labels("data"):
             mine = results.where(data=data)
-            full = mine.where(fixed=False, small=False).final("accuracy", "test")
-            drops.append(full - mine.final("accuracy", "test").min())
-        drop = float(np.max(drops))
-        fits = float(results.final("accuracy").min())
-        collapsed = all(ends[name] <= limit for name, limit in self.collapse.items())
-        listed = ", ".join(f"{name} {value:.2g}" for name, value in ends.items())
-        saved = {size: _saved(*counts) for size, counts in _parameters(results).items()}
+            full = mine.where(fixed=False, small=False)
+            for split in drops:
+                lost = full.final("accuracy", split).mean() - mine.final("accuracy", split).min()
+                drops[split] = max(drops[split], float(lost))
+            for name in ratios:
+                ratios[name] = max(ratios[name], worst(mine, name) / float(full.final(name).mean()))
+        listed = " and ".join(f"{metric.upper()} {ratio:.2g}" for metric, ratio in ratios.items())
+        saved = {size: 1 - economical / full for size, (full, economical) in _parameters(results).items()}
         return Verdict.of(
-            drop <= self.accuracy_loss and collapsed and fits >= 0.99,
-            100 * drop,
+            drops["test"] <= TEST_LOSS and drops["train"] <= TRAIN_LOSS and max(ratios.values()) <= RATIO,
+            100 * drops["test"],
             "most test accuracy lost against the learned head with wide features, in percentage points",
-            f"The variants lose at most {100 * drop:.1f} points of test accuracy; training accuracy is at least "
-            f"{fits:.1%}, and at most {listed}. A fixed ETF with d = K has {saved['here']:.1%} fewer trainable "
-            f"parameters here and {saved['resnet18']:.1%} fewer in ResNet18 with d = 512.",
+            f"Against the learned head on wide features the others lose at most {100 * drops['test']:.1f} points "
+            f"of test and {100 * drops['train']:.1f} of training accuracy, and have at most {listed} times its values. "
+            f"A fixed ETF with d = K has {saved['here']:.1%} fewer trainable parameters here and "
+            f"{saved['resnet18']:.1%} fewer in ResNet18 with d = 512.",
         )
 
     def table(self, results: Results) -> list[dict[str, Any]]:
@@ -239,7 +259,7 @@ class FixedHead(Study):
         return rows
 
     def draw(self, results: Results) -> Any:
-        return draw_rows(results, "variant", tuple(self.collapse), self.keep_features)
+        return draw_rows(results, "variant", self.collapse, self.keep_features)
 
 
 def _feature_dim(plan: Plan) -> int:
@@ -257,7 +277,3 @@ def _parameters(results: Results) -> dict[str, tuple[int, int]]:
     here = [parameter_count(run.model()).trainable for run in runs]
     paper = [_resnet18_parameters(economy, economy) for economy in (False, True)]
     return {"here": (here[0], here[1]), "resnet18": (paper[0], paper[1])}
-
-
-def _saved(full: int, economical: int) -> float:
-    return 1 - economical / full

@@ -27,11 +27,12 @@ class ThreeDimensions(Study):
         "Seen from the global mean, the angle between a class mean and the nearest other one is, on average over the "
         "classes, at least 1.2 times as large with cross-entropy as with the squared error."
     )
-    costs = {"smoke": "2 s", "desk": "2 min of one core", "paper": "8 GPU hours"}
+    costs = {"smoke": "2 s", "desk": "1 min of one core", "paper": "8 GPU hours"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
-        "desk": "",
-        "paper": "",
+        "desk": "The nets of mse/feature-dim with d = 3: a 4 x 256 MLP with batch norm on 2,000 CIFAR10 images of 16 "
+        "x 16 instead of ResNet18 on all of them.",
+        "paper": "The nets of mse/feature-dim with d = 3: ResNet18 on CIFAR10 with augmentation.",
     }
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
@@ -70,6 +71,8 @@ class ThreeDimensions(Study):
                 axis.scatter(*dots.T, s=4, color=colormaps["tab10"](int(label)), label=str(label), depthshade=False)
             axis.set_title(loss_name(loss))
             axis.view_init(25, 45)
+            axis.locator_params(nbins=4)
+            axis.tick_params(pad=0)
         lines, texts = picture.axes[0].get_legend_handles_labels()
         picture.legend(lines, texts, loc="outside lower center", ncols=10, markerscale=2, title="class")
         return picture
