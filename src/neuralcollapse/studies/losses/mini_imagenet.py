@@ -39,7 +39,10 @@ class MiniImageNet(Study):
             "A stand-in for miniImageNet, which has no public address: CIFAR100 of 16 x 16, 40 images a class, and "
             "ResNet18 of width 2 for 10 epochs and of width 8 for 40, one seed, no augmentation, decay 5e-3."
         ),
-        "paper": "WideResNet18-0.25 for 100 and WideResNet18-2 for 800 epochs on miniImageNet, three seeds.",
+        "paper": (
+            "WideResNet18-0.25 for 100 and WideResNet18-2 for 800 epochs on miniImageNet, three seeds; the rest as in "
+            "losses/collapse."
+        ),
     }
 
     def cells(self, profile: Profile) -> Iterator[Planned]:

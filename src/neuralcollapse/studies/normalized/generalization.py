@@ -34,7 +34,7 @@ class Generalization(Study):
         "With ResNet18 and with ResNet50 the normalised net has the higher test accuracy and the smaller test NC1. "
         "(Paper: 58.6 against 55.3 % and 56.4 against 48.9 %.)"
     )
-    costs = {"smoke": "2 s", "desk": "8 min on 1 core", "paper": "1 GPU day"}
+    costs = {"smoke": "2 s", "desk": "8 min on 1 core", "paper": "4 GPU hours"}
     setting = {
         "smoke": "Perceptrons on 120 digits, 3 epochs.",
         "desk": (

@@ -39,7 +39,7 @@ class Overparameterization(Study):
         "With every net trained on true labels, the normalised one reaches 99 % training accuracy in fewer epochs than "
         "the regularised one and ends with a smaller NC1."
     )
-    costs = {"smoke": "3 s", "desk": "8 min on 1 core", "paper": "2 GPU days"}
+    costs = {"smoke": "3 s", "desk": "8 min on 1 core", "paper": "1 GPU hour"}
     setting = {
         "smoke": "Perceptrons on 120 digits, 3 epochs.",
         "desk": (

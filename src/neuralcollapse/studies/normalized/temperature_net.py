@@ -30,7 +30,7 @@ class TemperatureNet(Study):
         "The training accuracy ends at 99 % or more exactly for the temperatures from .1 to 10, and the temperature of "
         "the smallest NC1, NC2 and NC3 (by the sum of the three ranks) lies from 1 to 10."
     )
-    costs = {"smoke": "2 s", "desk": "8 min on 1 core", "paper": "6 GPU hours"}
+    costs = {"smoke": "2 s", "desk": "8 min on 1 core", "paper": "20 GPU minutes"}
     setting = {
         "smoke": "A perceptron on 120 digits, 3 epochs, three temperatures.",
         "desk": (
