@@ -12,7 +12,7 @@ from ._nets import MODELS, model_settings
 
 NETS: Mapping[Profile, tuple[str, ...]] = {
     "smoke": ("mlp:width=16,depth=2", "mlp:width=32,depth=2"),
-    "desk": ("resnet18:width=8", "resnet50:width=4"),
+    "desk": ("resnet18:width=8,feature_dim=128", "resnet50:width=4"),
     "paper": ("resnet18:width=64", "resnet50:width=64"),
 }
 PAPER = {
@@ -38,8 +38,8 @@ class Generalization(Study):
     setting = {
         "smoke": "Perceptrons on 120 digits, 3 epochs.",
         "desk": (
-            "ResNet18 of width 8 and ResNet50 of width 4 on CIFAR100 of 16 x 16, 80 images a class for training and 20 "
-            "for testing, 15 epochs with a tenth of the rate after every 6, one seed."
+            "ResNet18 of width 8 and ResNet50 of width 4, both with 128 features, on CIFAR100 of 16 x 16, 80 images a "
+            "class for training and 20 for testing, 15 epochs with a tenth of the rate after every 6, one seed."
         ),
         "paper": "ResNet18 and ResNet50 on the whole of CIFAR100, no augmentation, 100 epochs.",
     }

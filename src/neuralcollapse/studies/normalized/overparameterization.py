@@ -15,13 +15,13 @@ from ._nets import MODELS, epochs_to_fit, least_loss, least_loss_of_relu, model_
 FITTED = 0.99
 NETS: Mapping[Profile, tuple[str, ...]] = {
     "smoke": ("mlp:width=16,depth=2", "mlp:width=32,depth=2"),
-    "desk": ("resnet18:width=4", "resnet18:width=8", "resnet50:width=4"),
+    "desk": ("resnet18:width=4,feature_dim=128", "resnet18:width=8,feature_dim=128", "resnet50:width=4"),
     "paper": ("resnet18:width=64", "resnet50:width=64"),
 }
 """Trained with true labels, to compare speeds."""
 WIDTHS: Mapping[Profile, tuple[str, ...]] = {
     "smoke": ("mlp:width=4,depth=2", "mlp:width=32,depth=2"),
-    "desk": ("resnet18:width=1", "resnet18:width=2", "resnet18:width=4", "resnet18:width=8"),
+    "desk": ("resnet18:width=2", "resnet18:width=4", "resnet18:width=8"),
     "paper": tuple(f"resnet18:width={width}" for width in (4, 8, 16, 32, 64)),
 }
 """Trained with random labels, which only nets with more parameters than needed can fit."""
@@ -43,9 +43,9 @@ class Overparameterization(Study):
     setting = {
         "smoke": "Perceptrons on 120 digits, 3 epochs.",
         "desk": (
-            "True labels: ResNet18 of width 4 and 8 and ResNet50 of width 4 on CIFAR100 of 16 x 16, 10 images a class "
-            "(paper: 30), 60 epochs of batches of 64, a tenth of the rate every 24. Random labels: ResNet18 of width 1 "
-            "to 8 on CIFAR10 of 16 x 16, 50 images a class (paper: 200), else the same."
+            "True labels: ResNet18 of width 4 and 8 and ResNet50 of width 4, all with 128 features, on CIFAR100 of 16 "
+            "x 16, 10 images a class (paper: 30), 60 epochs of batches of 64, a tenth of the rate every 24. Random "
+            "labels: ResNet18 of width 2 to 8 on CIFAR10 of 16 x 16, 50 images a class (paper: 200), else the same."
         ),
         "paper": (
             "True labels: ResNet18 and ResNet50 on CIFAR100, 30 images a class, 100 epochs. Random labels: ResNet18 of "
