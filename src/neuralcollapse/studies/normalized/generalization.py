@@ -39,7 +39,8 @@ class Generalization(Study):
         "smoke": "Perceptrons on 120 digits, 3 epochs.",
         "desk": (
             "ResNet18 of width 8 and ResNet50 of width 4, both with 128 features, on CIFAR100 of 16 x 16, 80 images a "
-            "class for training and 20 for testing, 15 epochs with a tenth of the rate after every 6, one seed."
+            "class for training and 20 for testing, 15 epochs of batches of 64 with a tenth of the rate after every 6, "
+            "one seed."
         ),
         "paper": "ResNet18 and ResNet50 on the whole of CIFAR100, no augmentation, 100 epochs.",
     }
@@ -103,10 +104,11 @@ class Generalization(Study):
 
 
 def _plan(profile: Profile, net: str, model: str) -> Any:
-    settings = {**model_settings(model), "model": net}
     if profile == "smoke":
-        return smoke_plan(**settings)
+        return smoke_plan(model=net, **model_settings(model, samples=120, batch_size=32))
     if profile == "desk":
         data = {"data": "cifar100:size=16", "per_class": 80, "test_per_class": 20}
-        return desk_plan(**settings, **data, epochs=15, schedule="step:every=6", measure=(1, 3, 6, 9, 12, 15))
-    return paper_plan(**settings, data="cifar100", epochs=100)
+        settings = model_settings(model, samples=8000, batch_size=64)
+        step = {"epochs": 15, "schedule": "step:every=6", "measure": (1, 3, 6, 9, 12, 15)}
+        return desk_plan(model=net, **data, **settings, **step)
+    return paper_plan(model=net, data="cifar100", epochs=100, **model_settings(model, samples=50_000, batch_size=128))

@@ -44,7 +44,7 @@ class Overparameterization(Study):
         "smoke": "Perceptrons on 120 digits, 3 epochs.",
         "desk": (
             "True labels: ResNet18 of width 4 and 8 and ResNet50 of width 4, all with 128 features, on CIFAR100 of 16 "
-            "x 16, 10 images a class (paper: 30), 60 epochs of batches of 64, a tenth of the rate every 24. Random "
+            "x 16, 10 images a class (paper: 30), 60 epochs of batches of 64, a tenth of the rate after 40. Random "
             "labels: ResNet18 of width 2 to 8 on CIFAR10 of 16 x 16, 50 images a class (paper: 200), else the same."
         ),
         "paper": (
@@ -145,14 +145,18 @@ def _draw_widths(axes: Any, results: Results) -> None:
 
 
 def _plan(profile: Profile, labels: str, net: str, model: str) -> Any:
-    settings = {**model_settings(model), "model": net, "random_labels": labels == "random"}
+    chosen = {"model": net, "random_labels": labels == "random"}
     if profile == "smoke":
-        return smoke_plan(**settings)
+        return smoke_plan(**chosen, **model_settings(model, samples=120, batch_size=32))
     if profile == "desk":
         data = {"data": "cifar100:size=16", "per_class": 10, "test_per_class": 5}
+        samples = 1000
         if labels == "random":
             data = {"data": "cifar10:size=16", "per_class": 50, "test_per_class": 50}
-        return desk_plan(**settings, **data, epochs=60, batch_size=64, schedule="step:every=24", measure=MEASURED)
+            samples = 500
+        settings = model_settings(model, samples, batch_size=64)
+        return desk_plan(**chosen, **data, **settings, epochs=60, schedule="step:every=40", measure=MEASURED)
     if labels == "random":
-        return paper_plan(**settings, per_class=200)
-    return paper_plan(**settings, data="cifar100", per_class=30, epochs=100, measure="every")
+        return paper_plan(**chosen, **model_settings(model, samples=2000, batch_size=128), per_class=200)
+    small = {"data": "cifar100", "per_class": 30, "epochs": 100, "measure": "every"}
+    return paper_plan(**chosen, **small, **model_settings(model, samples=3000, batch_size=128))

@@ -10,7 +10,7 @@ from .._pictures import MARKERS, band, figure, legend_below, metric_name
 from .._plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, Verdict, studies
-from ._nets import least_loss, least_loss_of_relu, model_settings
+from ._nets import least_loss, least_loss_of_relu, normalized
 
 CLASSES = 10
 TEMPERATURES = (0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0)
@@ -92,7 +92,7 @@ class TemperatureNet(Study):
 
 
 def _plan(profile: Profile, temperature: float) -> Any:
-    settings = model_settings("normalized", temperature)
+    settings = normalized(temperature)
     if profile == "smoke":
         return smoke_plan(**settings)
     if profile == "desk":
