@@ -97,7 +97,7 @@ def test_paper_plans() -> None:
         for name in ("overparameterization", "generalization", "temperature-net")
     }
     assert {name: len(found) for name, found in plans.items()} == {
-        "overparameterization": 14,
+        "overparameterization": 9,
         "generalization": 4,
         "temperature-net": 8,
     }

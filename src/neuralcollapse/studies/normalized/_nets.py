@@ -20,8 +20,9 @@ def normalized(temperature: float = 1.0) -> dict[str, Any]:
 def regularized(samples: int, batch_size: int) -> dict[str, Any]:
     """Weight and feature decay 1e-4 and no bias: 1e-4/2 (|W|^2 + |H|^2) besides the mean loss of a batch.
 
-    H are the features of the batch, B of the N samples, hence B/N times 1e-4 in the terms of a plan, which means all
-    features. With 1e-4 on all of them their decay outweighs the loss of a new net, which does not learn.
+    H are the features of the batch, B of the N samples, as in the released code; hence B/N times 1e-4 in the terms of a
+    plan, which means all features. With 1e-4 on all of them their decay outweighs the loss of a new net, which then
+    does not learn.
     """
     share = batch_size / samples
     return {"head": "linear:bias=False", "decay_on": "features", "weight_decay": 1e-4, "feature_decay": 1e-4 * share}
