@@ -41,7 +41,10 @@ class Generalization(Study):
             "ResNet18 of width 8 and ResNet50 of width 4, with the paper's 512 and 2048 features, on CIFAR100 of 16 x "
             "16, 80 images a class for training and 20 for testing, 12 epochs, a tenth of the rate every 5, one seed."
         ),
-        "paper": "ResNet18 and ResNet50 on the whole of CIFAR100, no augmentation, 100 epochs.",
+        "paper": (
+            "ResNet18 and ResNet50 on the whole of CIFAR100, no augmentation, 100 epochs. Feature decay is on the features "
+            "of a batch, as in the released code."
+        ),
     }
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
