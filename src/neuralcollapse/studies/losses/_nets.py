@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 LOSSES = ("cross-entropy", "focal:gamma=3", "label-smoothing:alpha=0.1", "squared-error:target=15")
-SHORT = dict(zip(LOSSES, ("CE", "FL", "LS", "MSE"), strict=True))
+SHORT: dict[Any, str] = dict(zip(LOSSES, ("CE", "FL", "LS", "MSE"), strict=True))
 
 DATA: dict[Profile, tuple[str, ...]] = {
     "smoke": ("digits",),

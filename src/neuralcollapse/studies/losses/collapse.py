@@ -34,7 +34,7 @@ class Collapse(Study):
         "With every loss (mean over the seeds) NC1 ends below .05 and at most a tenth of its value after the first "
         "epoch, and NC2 and NC3 end below .3 and below their values after the first epoch."
     )
-    costs = {"smoke": "2 s", "desk": "10 min on 1 core", "paper": "about 100 GPU days"}
+    costs = {"smoke": "2 s", "desk": "9 min on 1 core", "paper": "about 20 GPU days"}
     setting = {
         "smoke": "Perceptrons on 200 digits, 4 epochs.",
         "desk": (

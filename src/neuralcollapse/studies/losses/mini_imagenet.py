@@ -37,9 +37,13 @@ class MiniImageNet(Study):
         "smoke": "Perceptrons of width 8 and 32 on 200 digits, 2 and 4 epochs.",
         "desk": (
             "A stand-in for miniImageNet, which has no public address: CIFAR100 of 16 x 16, 40 images a class, and "
-            "ResNet18 of width 2 for 10 epochs and of width 8 for 40, one seed, no augmentation, decay 5e-3."
+            "ResNet18 of width 2 for 10 epochs and of width 8 for 40, both with 128 features, one seed, no "
+            "augmentation, decay 5e-3."
         ),
-        "paper": "WideResNet18-0.25 for 100 and WideResNet18-2 for 800 epochs on miniImageNet, three seeds.",
+        "paper": (
+            "WideResNet18-0.25 for 100 and WideResNet18-2 for 800 epochs on miniImageNet, three seeds; the rest as in "
+            "losses/collapse."
+        ),
     }
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
@@ -84,7 +88,12 @@ class MiniImageNet(Study):
 def _cell(profile: Profile, width: float, epochs: int, loss: str, seed: int) -> Train:
     if profile != "desk":
         return net(profile, "digits" if profile == "smoke" else "mini-imagenet", width, epochs, loss, seed)
-    size = {"data": "cifar100:size=16", "per_class": 40, "test_per_class": 20, "model": f"resnet18:width={width:g}"}
+    size = {
+        "data": "cifar100:size=16",
+        "per_class": 40,
+        "test_per_class": 20,
+        "model": f"resnet18:width={width:g},feature_dim=128",
+    }
     change = {"epochs": epochs, "batch_size": 100, "loss": loss, "seed": seed}
     return Train(desk_plan(**size, **change, **optimisation(loss, DESK_DECAY)))
 

@@ -7,20 +7,31 @@ from ... import losses
 from ...training import Run
 from ...ufm import NormalizedUFM
 
-__all__ = ["MODELS", "epochs_to_fit", "least_loss", "least_loss_of_relu", "model_settings"]
+__all__ = ["MODELS", "epochs_to_fit", "least_loss", "least_loss_of_relu", "model_settings", "normalized", "regularized"]
 
 MODELS = ("normalized", "regularized")
 
 
-def model_settings(model: str, temperature: float = 1.0) -> dict[str, Any]:
-    """Head and decay of a plan, without a bias in both.
+def normalized(temperature: float = 1.0) -> dict[str, Any]:
+    """Features on the sphere of radius tau, unit classifier rows, no bias, and no decay, as the paper names none."""
+    return {"head": f"normalized:temperature={temperature:g}", "weight_decay": 0.0}
 
-    ``normalized``: features on the sphere of radius tau, unit classifier rows, no decay (the paper names none).
-    ``regularized``: 1e-4/2 (|W|^2 + |H|^2) besides the loss, as in the geometric paper.
+
+def regularized(samples: int, batch_size: int) -> dict[str, Any]:
+    """Weight and feature decay 1e-4 and no bias: 1e-4/2 (|W|^2 + |H|^2) besides the mean loss of a batch.
+
+    H are the features of the batch, B of the N samples, as in the released code; hence B/N times 1e-4 in the terms of a
+    plan, which means all features. With 1e-4 on all of them their decay outweighs the loss of a new net, which then
+    does not learn.
     """
-    if model == "normalized":
-        return {"head": f"normalized:temperature={temperature:g}", "weight_decay": 0.0}
-    return {"head": "linear:bias=False", "decay_on": "features", "weight_decay": 1e-4, "feature_decay": 1e-4}
+    share = batch_size / samples
+    return {"head": "linear:bias=False", "decay_on": "features", "weight_decay": 1e-4, "feature_decay": 1e-4 * share}
+
+
+def model_settings(model: str, samples: int, batch_size: int) -> dict[str, Any]:
+    """Head, decay and batch size of a plan for one of :data:`MODELS`."""
+    chosen = normalized() if model == "normalized" else regularized(samples, batch_size)
+    return {**chosen, "batch_size": batch_size}
 
 
 def least_loss(num_classes: int, temperature: float) -> float:
