@@ -60,6 +60,7 @@ def chart(panel: Panel, height: int = 300) -> Chart:
         for curve in panel.curves
     ]
     ends = [x for curve in panel.curves for x in curve.x]
+    heights = [y for curve in panel.curves for y in curve.y] + [value for _, value, _ in panel.levels]
     for name, value, colour in panel.levels:
         if ends:
             line = {"color": colour, "dash": "dash", "width": 1.5}
@@ -69,16 +70,21 @@ def chart(panel: Panel, height: int = 300) -> Chart:
         "height": height,
         "title": {"text": panel.title, "x": 0.01, "xanchor": "left", "font": {"size": 14}},
         "margin": {"l": 52, "r": 12, "t": 36, "b": 40},
-        "xaxis": {"title": {"text": panel.x_title, "standoff": 4}, **_axis(panel.log_x)},
-        "yaxis": _axis(panel.log_y) | ({"tickformat": ".0%"} if panel.percent else {}),
+        "xaxis": {"title": {"text": panel.x_title, "standoff": 4}, **_axis(panel.log_x, ends)},
+        "yaxis": _axis(panel.log_y, heights) | ({"tickformat": ".0%"} if panel.percent else {}),
         "legend": {"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top"},
         "hovermode": "x unified",
     }
     return Chart({"data": lines, "layout": layout}, f"{panel.title} by {panel.x_title}: {_words(panel)}")
 
 
-def _axis(log: bool) -> dict[str, Any]:
-    return {"type": "log", "exponentformat": "power", "dtick": 1} if log else {"rangemode": "tozero"}
+def _axis(log: bool, values: Sequence[float | None]) -> dict[str, Any]:
+    """Ticks at powers of ten where there are several, else also between them."""
+    if not log:
+        return {"rangemode": "tozero"}
+    positive = [value for value in values if value is not None and value > 0]
+    wide = bool(positive) and max(positive) >= 50 * min(positive)
+    return {"type": "log", "exponentformat": "power", "dtick": 1 if wide else "D2"}
 
 
 def _words(panel: Panel) -> str:
