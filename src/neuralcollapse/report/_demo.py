@@ -31,6 +31,15 @@ CORNERS = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[4])
 """Of the four watched classes: told apart with any colour vision."""
 SIZES = {"weight_norm": "|w|", "feature_norm": "|h|", "logit_scale": "margin"}
 
+FORMULAS = {
+    "nc1": Markup("tr(S<sub>W</sub> S<sub>B</sub><sup>+</sup>) / K, from the covariances within and between classes"),
+    "nc2": Markup("‖ WWᵀ/‖WWᵀ‖ − (I − 11ᵀ/K)/√(K−1) ‖, with W the classifier"),
+    "nc3": Markup("‖ WMᵀ/‖WMᵀ‖ − (I − 11ᵀ/K)/√(K−1) ‖, with M the centred class means"),
+    "nc4_mismatch": Markup(
+        "share with argmax<sub>k</sub> (w<sub>k</sub>·h + b<sub>k</sub>) ≠ argmin<sub>k</sub> |h − m<sub>k</sub>|"
+    ),
+}
+
 
 @dataclass(frozen=True)
 class Card:
@@ -39,7 +48,7 @@ class Card:
     name: str
     title: str
     words: str
-    formula: str
+    formula: Markup
     picture: Picture
 
 
@@ -120,10 +129,13 @@ def _tiles(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     fallen = min(row["nc1_at_epoch_1"] / row["nc1"] for row in rows)
     off = max(abs(row[f"{name}_net"] / row[f"{name}_predicted"] - 1) for row in rows for name in SIZES)
     return [
-        (f"{100 * min(row['train_accuracy'] for row in rows):.4g} %", "training accuracy, or more, under every loss"),
-        (f"{fallen:,.0f} ×", "smaller spread within the classes than after one epoch, or better (NC1)"),
-        (f"{100 * off:.1f} %", "at most, between the net's norms and margins and the closed form"),
-        (shown(max(row["certified_gap"] for row in rows)), "proved distance of the models from their global minima"),
+        (f"{100 * min(row['train_accuracy'] for row in rows):.4g} %", "lowest training accuracy of the four nets"),
+        (f"{fallen:,.0f} ×", "or more: how much smaller NC1, the spread within the classes, became"),
+        (f"{100 * off:.1f} %", "at most: how far the nets' norms and margins are from the closed form"),
+        (
+            shown(max(row["certified_gap"] for row in rows)),
+            "or less: proved distance of the solved models from their global minima",
+        ),
     ]
 
 
@@ -179,7 +191,8 @@ def _cards(found: list[_Loss], profile: str) -> list[Card]:
         "nc2": (
             "The classes spread out as far as they can",
             f"The {count} classifier rows become equally long and equally far apart: every pair at a cosine of "
-            f"{cosine}, the corners of a simplex. No other arrangement keeps them further apart. NC2 is the distance from it.",
+            f"{cosine}, the corners of a simplex. No other arrangement keeps them further "
+            "apart. NC2 is the distance from it.",
         ),
         "nc3": (
             "Classifier and features align",
@@ -205,7 +218,7 @@ def _card(found: list[_Loss], name: str, profile: str, title: str, words: str) -
     panel = Panel(
         f"{label} on the training set", [one.curve(name) for one in found], levels, log_y=not share, percent=share
     )
-    return Card(label, title, words, metric.definition, picture([panel], name, ""))
+    return Card(label, title, words, FORMULAS[name], picture([panel], name, ""))
 
 
 def _loss_picture(found: list[_Loss]) -> Picture:
@@ -214,19 +227,23 @@ def _loss_picture(found: list[_Loss]) -> Picture:
         curves.append(one.curve("loss"))
         predicted = closed_form_loss(one.run)
         if predicted is not None:
-            levels.append((f"closed form, {one.words}", predicted, colour(one.spec)))
-    note = "Each net's training loss runs into the dashed level of its colour, which was computed, not fitted."
+            levels.append(("closed form", predicted, colour(one.spec)))
+    note = (
+        "Each net's training loss settles at the dashed level of its colour, or just above; it is computed, not fitted."
+    )
     return picture([Panel("Training loss, and what the theory says", curves, levels)], "loss", note)
 
 
 def _gap_picture(found: list[_Loss]) -> Picture:
     curves = []
     for one in found:
-        steps = [float(step or 0) + 1 for step in one.trace.history["iteration"]]
+        steps = [float(step or 0) for step in one.trace.history["iteration"]]
         gaps = [None if gap is None else max(float(gap), 1e-16) for gap in one.trace.history["gap"]]
         curves.append(Curve(one.words, steps, gaps, colour(one.spec), mark=one.place))
     note = "Values below 10⁻¹⁶ are drawn there: they are rounding errors."
-    return picture([Panel("Certified gap to the global minimum", curves, x_title="iteration + 1")], "gap", note)
+    return picture(
+        [Panel("Certified gap to the global minimum", curves, x_title="iteration", log_x=False)], "gap", note
+    )
 
 
 # Tables ------------------------------------------------------------------------------------------------------------
@@ -242,8 +259,8 @@ def _size_table(rows: list[dict[str, Any]]) -> Table | None:
         line: dict[str, Any] = {"loss": loss}
         for name, sign in SIZES.items():
             predicted, measured = row[f"{name}_predicted"], row[f"{name}_net"]
-            line |= {f"{sign} predicted": predicted, f"{sign} in the net": measured}
-            line[f"{sign} differs by"] = f"{100 * (measured / predicted - 1):+.1f} %".replace("-", "−")
+            off = f"{100 * (measured / predicted - 1):+.1f} %".replace("-", "−")
+            line |= {f"{sign} predicted": f"{predicted:.3f}", f"{sign} in the net": f"{measured:.3f} ({off})"}
         lines.append(line)
     table = table_of(
         "Norms of a classifier row and of a feature, and the logit of the true class minus the others.", lines

@@ -31,10 +31,10 @@
     });
     return list;
   };
-  const hidden = { visible: false, range: [-1.5, 1.5], autorange: false };
+  const hidden = { visible: false, range: [-1.3, 1.3], autorange: false };
   const layout = () => page.dressed({
     uirevision: "kept", margin: { l: 0, r: 0, t: 0, b: 0 }, legend: { orientation: "h", x: 0.5, xanchor: "center", y: 0.02 },
-    scene: { xaxis: hidden, yaxis: hidden, zaxis: hidden, aspectmode: "cube", camera: { eye: { x: 1.25, y: 0.75, z: 0.6 } } },
+    scene: { xaxis: hidden, yaxis: hidden, zaxis: hidden, aspectmode: "cube", camera: { eye: { x: 0.86, y: 0.56, z: 0.38 } } },
   }, true);
   const draw = () => {
     const { epoch } = losses[loss].frames[Number(slider.value)];
@@ -50,7 +50,7 @@
   document.querySelectorAll("input[name=loss]").forEach((input) => {
     input.addEventListener("change", () => { loss = Number(input.value); draw(); });
   });
-  play.addEventListener("click", () => {
+  const start = () => {
     if (timer) { stop(); return; }
     if (slider.value === slider.max) slider.value = 0;
     play.textContent = "Pause";
@@ -60,7 +60,14 @@
       slider.value = Number(slider.value) + 1;
       draw();
     }, 450);
-  });
+  };
+  play.addEventListener("click", start);
   draw().then(() => box.classList.add("drawn"));
+  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) {
+    const watch = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) { watch.disconnect(); setTimeout(start, 800); }
+    }, { threshold: 0.6 });
+    watch.observe(box);
+  }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 })();
