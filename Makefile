@@ -25,7 +25,7 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 
 venv: $(DEV)  ## .venv with everything that tests and benchmarks need
 
-demo: $(CORE)  ## a first look, in seconds
+demo: $(CORE)  ## the main job on embedded data, in about two minutes: demo/report.html
 	$(BIN)/neuralcollapse demo
 
 test: $(DEV)  ## all tests, on all cores

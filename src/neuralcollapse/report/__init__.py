@@ -4,6 +4,7 @@
 ``solve --out`` leave. The page opens from disk and asks the network for nothing.
 """
 
+from ._demo import write_demo
 from ._write import write
 
-__all__ = ["write"]
+__all__ = ["write", "write_demo"]

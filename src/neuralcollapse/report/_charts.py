@@ -1,6 +1,7 @@
 """Curves of runs and solves: one interactive chart a panel, and all panels in one static drawing."""
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ..studies._pictures import GREY, figure, legend_below, styled
-from ._parts import Chart, Picture
+from ._parts import Chart, Key, Picture
 from ._svg import inline_svg
 
 __all__ = ["Curve", "Panel", "chart", "picture"]
@@ -44,7 +45,7 @@ class Panel:
     percent: bool = False
 
 
-def chart(panel: Panel, height: int = 300) -> Chart:
+def chart(panel: Panel, height: int = 260) -> Chart:
     """The panel as a plotly figure, which takes its colours of paper and ink from the page."""
     lines = [
         {
@@ -60,6 +61,7 @@ def chart(panel: Panel, height: int = 300) -> Chart:
         for curve in panel.curves
     ]
     ends = [x for curve in panel.curves for x in curve.x]
+    heights = [y for curve in panel.curves for y in curve.y] + [value for _, value, _ in panel.levels]
     for name, value, colour in panel.levels:
         if ends:
             line = {"color": colour, "dash": "dash", "width": 1.5}
@@ -68,17 +70,23 @@ def chart(panel: Panel, height: int = 300) -> Chart:
     layout = {
         "height": height,
         "title": {"text": panel.title, "x": 0.01, "xanchor": "left", "font": {"size": 14}},
-        "margin": {"l": 52, "r": 12, "t": 36, "b": 40},
-        "xaxis": {"title": {"text": panel.x_title, "standoff": 4}, **_axis(panel.log_x)},
-        "yaxis": _axis(panel.log_y) | ({"tickformat": ".0%"} if panel.percent else {}),
-        "legend": {"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top"},
+        "margin": {"l": 52, "r": 12, "t": 36, "b": 44},
+        "xaxis": {"title": {"text": panel.x_title, "standoff": 4}, **_axis(panel.log_x, ends)},
+        "yaxis": _axis(panel.log_y, heights) | ({"tickformat": ".0%"} if panel.percent else {}),
+        "showlegend": False,
         "hovermode": "x unified",
     }
     return Chart({"data": lines, "layout": layout}, f"{panel.title} by {panel.x_title}: {_words(panel)}")
 
 
-def _axis(log: bool) -> dict[str, Any]:
-    return {"type": "log", "exponentformat": "power", "dtick": 1} if log else {"rangemode": "tozero"}
+def _axis(log: bool, values: Sequence[float | None]) -> dict[str, Any]:
+    """Ticks at powers of ten where there are several, else also between them."""
+    if not log:
+        return {"rangemode": "tozero"}
+    positive = [value for value in values if value is not None and value > 0]
+    decades = math.log10(max(positive) / min(positive)) if positive else 0.0
+    step = "D2" if decades < 1.7 else max(1, round(decades / 5))
+    return {"type": "log", "exponentformat": "power", "dtick": step}
 
 
 def _words(panel: Panel) -> str:
@@ -95,7 +103,18 @@ def picture(panels: Sequence[Panel], prefix: str, caption: str, columns: int = 3
     """The panels as charts, and as one static drawing."""
     charts = [chart(panel) for panel in panels]
     label = " ".join(f"{chart.label}." for chart in charts)
-    return Picture(_drawing(panels, prefix, label, columns), charts, caption)
+    return Picture(_drawing(panels, prefix, label, columns), charts, caption, _legend(panels))
+
+
+def _legend(panels: Sequence[Panel]) -> list[Key]:
+    """One key for each name; grey where it stands for lines of several colours."""
+    keys: dict[str, Key] = {}
+    named = [(curve.name, curve.colour, curve.dash) for panel in panels for curve in panel.curves]
+    named += [(name, colour, "dash") for panel in panels for name, _, colour in panel.levels]
+    for name, colour, dash in named:
+        same = name not in keys or keys[name].colour == colour
+        keys[name] = Key(name, colour if same else GREY, dash)
+    return list(keys.values())
 
 
 def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> Markup:
@@ -109,8 +128,9 @@ def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> 
                 mark = {"marker": STATIC_MARKS[curve.mark % len(STATIC_MARKS)], "markevery": max(1, len(values) // 6)}
                 line: Mapping[str, Any] = {"color": curve.colour, "linestyle": DASHES[curve.dash], **mark}
                 axis.plot(curve.x, values, label=curve.name, **line)
-            for name, value, colour in panel.levels:
-                axis.axhline(value, color=colour, linestyle=DASHES["dash"], linewidth=1.0, label=name)
+            for place, (name, value, colour) in enumerate(panel.levels):
+                shown = name if place == 0 else None
+                axis.axhline(value, color=colour, linestyle=DASHES["dash"], linewidth=1.0, label=shown)
             if panel.log_x:
                 axis.set_xscale("log")
             if panel.log_y and any(value and value > 0 for curve in panel.curves for value in curve.y):

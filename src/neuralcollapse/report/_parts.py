@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from ._numbers import heading, is_number, shown
 
-__all__ = ["Badge", "Chart", "Details", "Picture", "Section", "Table", "table_of"]
+__all__ = ["Badge", "Chart", "Details", "Key", "Picture", "Section", "Table", "table_of"]
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,21 @@ class Chart:
     def height(self) -> int:
         """In CSS pixels, known before it is drawn so that nothing moves."""
         given = self.figure["layout"].get("height")
-        return int(given) if is_number(given) else 300 if self.own else 460
+        return int(given) if is_number(given) else 260 if self.own else 460
 
     @property
     def solid(self) -> bool:
         """Whether it needs WebGL."""
         return any("3d" in str(trace.get("type")) or trace.get("type") == "surface" for trace in self.figure["data"])
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of a legend."""
+
+    name: str
+    colour: str
+    dash: str
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,8 @@ class Picture:
     drawing: Markup
     charts: Sequence[Chart] = ()
     caption: str = ""
+    legend: Sequence[Key] = ()
+    """Of the charts, which have none of their own: beside them it would leave a phone no room."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def run_section(folder: Path, anchor: str) -> Section:
     nc1 = last.get("train", {}).get("nc1")
     return Section(
         anchor=anchor,
-        title=folder.name or str(folder),
+        title=f"{folder.parent.name}/run" if folder.name == "run" else folder.name or str(folder),
         kind="run",
         source=f"training run, {_loss_words(plan.loss)}",
         lead=f"Does {plan.model} collapse on {plan.data} under {_loss_words(plan.loss)}?",

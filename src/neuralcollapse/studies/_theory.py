@@ -58,7 +58,8 @@ def _sizes(folder: Path) -> tuple[int, int, int] | None:
         facts = json.loads((folder / "data.json").read_text(encoding="utf-8"))
         classes, samples = int(facts["num_classes"]), int(facts["sizes"]["train"])
         with safe_open(str(folder / "model.safetensors"), framework="pt") as file:
-            dim = file.get_slice("head.weight").get_shape()[1]
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            name = next(key for key in set(file.keys()) if key.startswith("head.") and key.endswith("weight"))
+            dim = file.get_slice(name).get_shape()[1]
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, SafetensorError):
         return None
     return (classes, samples // classes, dim) if samples % classes == 0 else None

@@ -189,8 +189,8 @@ class Demo(Study):
             fitted == 1 and fallen >= NC1_FACTOR and level <= NC_LEVEL and off <= THEORY and proved and gap <= GAP,
             fallen,
             "smallest factor, over the losses, by which nc1 falls from the first epoch to the last",
-            f"Training accuracy is {fitted:.1%} or more; nc1 falls by a factor of {fallen:.0f} or more; nc2 and nc3 "
-            f"end at {level:.2g} or less; norms and margins are within {off:.1%} of the closed form; the largest "
+            f"The lowest training accuracy is {fitted:.1%}; nc1 falls by a factor of at least {fallen:.0f}; nc2 and "
+            f"nc3 end at {level:.2g} or less; norms and margins are within {off:.1%} of the closed form; the largest "
             f"certified gap is {gap:.0e}.",
         )
 
