@@ -128,8 +128,6 @@ class ExplorerServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: ExplorerServer  # pyright: ignore[reportIncompatibleVariableOverride]
     protocol_version = "HTTP/1.1"
-    server_version = "neuralcollapse"
-    sys_version = ""
     timeout = 60.0
 
     def do_GET(self) -> None:
@@ -139,6 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Solves and files."""
         self._answer(self._post)
+
+    def version_string(self) -> str:
+        """The Server header, without Python's version."""
+        return "neuralcollapse"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed for a request."""
@@ -151,11 +153,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, respond: Callable[[str, dict[str, str]], None]) -> None:
         try:
             self._check_sender()
-            parts = urlsplit(self.path)
             try:
+                parts = urlsplit(self.path)
                 query = dict(parse_qsl(parts.query, max_num_fields=50))
             except ValueError:
-                raise RefusedError(HTTPStatus.BAD_REQUEST, "too many fields") from None
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "malformed address, or too many fields") from None
+            if parts.netloc:
+                raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such page")
             respond(parts.path, query)
         except RefusedError as refusal:
             # What is left of a body that was not read must not be taken for the next request.

@@ -28,6 +28,7 @@ function showTab() {
     $(`tab-${name}`).setAttribute("aria-selected", String(chosen));
     $(`tab-${name}`).tabIndex = chosen ? 0 : -1;
   }
+  $(`tab-${current}`).scrollIntoView({ block: "nearest", inline: "nearest" });
   if (current === "optimum" || current === "solve") $(`aside-${current}`).append(model);
   document.title = `${$(`tab-${current}`).textContent} – neural collapse explorer`;
   return current;

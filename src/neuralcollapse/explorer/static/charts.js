@@ -25,7 +25,7 @@ export function draw(node, make) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: colours.ink, size: 12, family: "system-ui, sans-serif" },
     hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink } },
-    legend: { orientation: "h", y: 1.12, x: 0, bgcolor: "rgba(0,0,0,0)" },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, bgcolor: "rgba(0,0,0,0)" },
     dragmode: false,
     ...layout,
     xaxis: { ...axis, ...layout.xaxis },

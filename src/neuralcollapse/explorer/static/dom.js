@@ -26,8 +26,9 @@ export function show(number, digits = 6) {
 
 export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
-export function facts(pairs) {
-  const list = el("dl");
+// Long values stand below their names where there is little room.
+export function facts(pairs, long = false) {
+  const list = el("dl", { class: long ? "long" : null });
   for (const [name, value] of pairs) {
     if (value !== null && value !== undefined && value !== "") list.append(el("dt", {}, name), el("dd", {}, value));
   }

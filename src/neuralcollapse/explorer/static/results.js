@@ -55,7 +55,7 @@ export async function updateStudy() {
     facts([
       ["claim", one.claim], ["measured", one.measured], ["figure of merit", one.figure_of_merit === null ? null : `${show(one.figure_of_merit, 4)}: ${one.figure_of_merit_is}`],
       ["profile", one.profile], ["setting", one.setting], ["cells", `${one.cells}${one.failures.length ? `, ${one.failures.length} failed: ${one.failures[0]}` : ""}`],
-    ]),
+    ], true),
   ];
   if (one.picture) nodes.push(el("img", { src: `api/picture?${new URLSearchParams({ study: one.id })}`, alt: `Picture of the study ${one.id}` }));
   if (one.table.length) nodes.push(table(one));

@@ -79,7 +79,7 @@ function showAnswer(answer) {
       ["why", proof.reason],
       ["bound from", proof.bound_source],
       ["solve", `${answer.method}: ${answer.outcome} after ${answer.iterations} iterations, ${answer.seconds.toFixed(2)} s; ${answer.message}`],
-    ]),
+    ], true),
     el("p", { class: "soft" }, "The lower bound holds for every point of this model, so value and bound together prove how far from the global minimum the last point can be."),
     command(answer.command),
   );
