@@ -1,0 +1,52 @@
+"""What the page offers: losses with their parameters, methods, limits. All of it read off the registries."""
+
+from dataclasses import fields
+from typing import Any
+
+from .. import __version__, losses
+from ..losses import LogitLoss
+from ..ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM, methods
+from ..ufm.solvers import methods_registry
+from . import _optimum, _solve
+from ._measure import LARGEST_UPLOAD, SUFFIXES
+
+__all__ = ["describe_page"]
+
+RANGES: dict[str, dict[str, Any]] = {
+    "focal.gamma": {"min": 0, "max": 10, "step": 0.1},
+    "label-smoothing.alpha": {"min": 0, "max": 0.95, "step": 0.01},
+    "squared-error.alpha": {"min": 0.1, "max": 100, "log": True},
+    "squared-error.target": {"min": 0.1, "max": 100, "log": True},
+}
+"""Sliders' ranges; a parameter without one is a plain field."""
+
+
+def describe_page(results: bool) -> dict[str, Any]:
+    """For the page's controls."""
+    examples: dict[str, Problem] = {
+        "regularized": RegularizedUFM("ce", 2, 2, 2, 0.1, 0.1),
+        "normalized": NormalizedUFM("ce", 2, 2, 2),
+        "contrastive": ContrastiveUFM(2, 2, 2),
+    }
+    return {
+        "version": __version__,
+        "results": results,
+        "losses": [_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
+        "methods": {kind: methods(problem) for kind, problem in examples.items()},
+        "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},
+        "limits": {
+            "optimum": _optimum.LIMITS.to_dict(),
+            "solve": {**_solve.LIMITS.to_dict(), "max_iter": _solve.MAX_ITER, "seconds": _solve.MAX_SECONDS},
+            "upload": LARGEST_UPLOAD,
+        },
+        "suffixes": SUFFIXES,
+    }
+
+
+def _loss(name: str) -> dict[str, Any]:
+    loss = losses.get(name)
+    parameters = [
+        {"name": field.name, "value": getattr(loss, field.name), **RANGES.get(f"{name}.{field.name}", {})}
+        for field in fields(loss)  # type: ignore[arg-type]
+    ]
+    return {"name": name, "summary": loss.summary, "parameters": parameters}

@@ -1,0 +1,109 @@
+"""What a request asks: fields by name, from a query string or a JSON object, each checked in one line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import losses
+from .._support.checks import describe, integer, real
+from .._support.registry import unknown_name
+from ..ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM
+
+__all__ = ["Fields", "Limits", "problem_of"]
+
+LONGEST = 200
+"""Characters that a word may have."""
+
+MODELS = ("regularized", "normalized", "contrastive")
+
+
+class Fields:
+    """The fields of one request; every one must be asked for, so that a misspelt name is an error."""
+
+    def __init__(self, given: Mapping[str, Any]):
+        # An empty text field of the page means "not given".
+        self._given = {name: value for name, value in given.items() if value not in ("", None)}
+        self._known: set[str] = set()
+
+    def has(self, name: str) -> bool:
+        """Whether the field is given."""
+        self._known.add(name)
+        return name in self._given
+
+    def word(self, name: str, default: str | None = None) -> str:
+        """A short text."""
+        value = self._get(name, default)
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a text, got {describe(value)}")
+        if len(value) > LONGEST:
+            raise ValueError(f"{name} must have at most {LONGEST} characters, got {len(value)}")
+        return value
+
+    def integer(self, name: str, default: int | None = None, *, minimum: int, maximum: int) -> int:
+        """A whole number within bounds."""
+        value = self._get(name, default)
+        if isinstance(value, str):
+            try:
+                value = int(value)
+            except ValueError:
+                raise ValueError(f"{name} must be a whole number, got {describe(value)}") from None
+        return integer(name, value, minimum, maximum)
+
+    def number(self, name: str, default: float | None = None, **bounds: float) -> float:
+        """A finite number within the bounds of :func:`~neuralcollapse._support.checks.real`."""
+        value = self._get(name, default)
+        if isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                raise ValueError(f"{name} must be a number, got {describe(value)}") from None
+        return real(name, value, **bounds)
+
+    def finish(self) -> None:
+        """Raise if a field was given that nothing asked for."""
+        for name in self._given:
+            if name not in self._known:
+                raise unknown_name("field", name[:LONGEST], sorted(self._known))
+
+    def _get(self, name: str, default: Any) -> Any:
+        self._known.add(name)
+        value = self._given.get(name, default)
+        if value is None:
+            raise ValueError(f"{name} is missing")
+        return value
+
+
+class Limits:
+    """The sizes up to which a request is answered."""
+
+    def __init__(self, classes: int, per_class: int, dim: int, samples: int | None = None):
+        self.classes, self.per_class, self.dim, self.samples = classes, per_class, dim, samples
+
+    def to_dict(self) -> dict[str, int | None]:
+        """For the page's fields."""
+        return {"classes": self.classes, "per_class": self.per_class, "dim": self.dim, "samples": self.samples}
+
+
+def problem_of(fields: Fields, limits: Limits) -> Problem:
+    """The model that the fields name, by the names of the command line's options."""
+    kind = fields.word("model", "regularized")
+    if kind not in MODELS:
+        raise unknown_name("model", kind, list(MODELS))
+    classes = fields.integer("classes", minimum=2, maximum=limits.classes)
+    per_class = fields.integer("per_class", minimum=1, maximum=limits.per_class)
+    dim = fields.integer("dim", minimum=1, maximum=limits.dim)
+    if limits.samples is not None and classes * per_class > limits.samples:
+        raise ValueError(f"classes times per_class must be at most {limits.samples}, got {classes * per_class}")
+    if kind == "contrastive":
+        return ContrastiveUFM(classes, per_class, dim, fields.number("temperature", above=0, maximum=50))
+    loss = losses.logit_loss(fields.word("loss"))
+    if kind == "normalized":
+        return NormalizedUFM(loss, classes, per_class, dim, fields.number("temperature", above=0, maximum=1000))
+    return RegularizedUFM(
+        loss,
+        classes,
+        per_class,
+        dim,
+        fields.number("weight_decay", minimum=0, maximum=1e6),
+        fields.number("feature_decay", minimum=0, maximum=1e6),
+        fields.number("bias_decay", minimum=0, maximum=1e6) if fields.has("bias_decay") else None,
+    )

@@ -1,0 +1,269 @@
+"""The closed form of a model, with what helps to read it: curves, Gram matrices, a picture in three dimensions."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..landscape import psi, xi
+from ..losses import LogitLoss
+from ..ufm import (
+    ContrastiveUFM,
+    NormalizedUFM,
+    Optimum,
+    Point,
+    Problem,
+    RegularizedUFM,
+    critical_temperature,
+)
+from ._fields import Fields, Limits, problem_of
+from ._words import command, dimension_sentence, formula_sentence, regime_sentence
+
+__all__ = ["LIMITS", "class_rows", "describe_optimum", "flat_view"]
+
+LIMITS = Limits(classes=100, per_class=1000, dim=1000)
+POINTS = 121
+LARGEST_RAY = 200_000
+"""Entries of H up to which the objective is evaluated along a ray."""
+
+
+def describe_optimum(fields: Fields) -> dict[str, Any]:
+    """All that the page shows of a model's global minimum."""
+    problem = problem_of(fields, LIMITS)
+    fields.finish()
+    optimum, reason = _closed_form(problem)
+    return {
+        "known": optimum is not None,
+        "reason": reason,
+        "optimum": None if optimum is None else optimum.to_dict(),
+        "meaning": "" if optimum is None else regime_sentence(optimum.regime),
+        "formula": formula_sentence(problem),
+        "lower_bound": None if optimum is not None else _bound_from_more_dimensions(problem),
+        "dimension": dimension_sentence(problem),
+        "by_dimension": _by_dimension(problem),
+        "grams": None if optimum is None else _grams(problem, optimum),
+        "view": None if optimum is None else _view(problem, optimum),
+        "curves": _curves(problem, optimum),
+        "command": command("optimum", problem),
+    }
+
+
+def _closed_form(problem: Problem) -> tuple[Optimum | None, str]:
+    try:
+        return problem.optimum(), ""
+    except NotImplementedError as error:
+        return None, str(error)
+
+
+def _bound_from_more_dimensions(problem: Problem) -> float | None:
+    """The minimum for max(d, K) dimensions: points with fewer are among its points."""
+    given = {**problem.parameters(), "dim": max(problem.dim, problem.num_classes)}
+    wider, _ = _closed_form(type(problem)(**given))
+    return wider.value if wider is not None and wider.proved else None
+
+
+def _by_dimension(problem: Problem) -> dict[str, Any] | None:
+    """The closed-form value for d up to K + 2; None where it is known for all d >= K-1 and nothing below.
+
+    Left out for a loss that is not convex with a bias: there each value takes a search.
+    """
+    if not isinstance(problem, RegularizedUFM) or problem.loss.contrastive:
+        return None
+    top = problem.num_classes + 2
+    dims = sorted({round(d) for d in np.linspace(1, top, min(top, 24))})
+    given = problem.parameters()
+    found = [_closed_form(RegularizedUFM(**{**given, "dim": d}))[0] for d in dims]
+    return {"dims": dims, "values": [None if one is None else one.value for one in found]}
+
+
+def _grams(problem: Problem, optimum: Optimum) -> dict[str, Any]:
+    blocks = {"means": optimum.mean_gram}
+    if problem.has_classifier:
+        blocks = {"weight": optimum.weight_gram, **blocks}
+    return {name: _rounded(gram) for name, gram in blocks.items()}
+
+
+def _rounded(array: Tensor) -> list[list[float]]:
+    """Five digits of the largest entry: enough for a picture."""
+    largest = float(array.abs().max())
+    digits = 5 - math.floor(math.log10(largest)) if largest > 0 else 0
+    return np.round(array.numpy(), digits).tolist()
+
+
+# Three dimensions ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FlatView:
+    """A projection on the three directions that carry most of some rows."""
+
+    directions: Tensor
+    share: float
+    """Of the rows' squared length."""
+
+    def rows(self, array: Tensor) -> list[list[float]]:
+        """Three coordinates for each row."""
+        return np.round((array @ self.directions).numpy(), 5).tolist()
+
+
+def flat_view(*blocks: Tensor | None) -> FlatView:
+    """The three leading right singular vectors of the blocks, each scaled to longest row one."""
+    rows = torch.cat([unit_scale(block) for block in blocks if block is not None])
+    _, values, directions = torch.linalg.svd(rows, full_matrices=False)
+    chosen = directions[:3].T
+    if chosen.shape[1] < 3:
+        chosen = torch.cat([chosen, chosen.new_zeros(chosen.shape[0], 3 - chosen.shape[1])], dim=1)
+    total = float(values.square().sum())
+    return FlatView(chosen, float(values[:3].square().sum()) / total if total > 0 else 1.0)
+
+
+def unit_scale(rows: Tensor) -> Tensor:
+    """``rows`` times one factor, such that the longest has norm one."""
+    longest = float(rows.norm(dim=1).max())
+    return rows / longest if longest > 0 else rows
+
+
+def class_rows(problem: Problem, point: Point) -> Tensor:
+    """The class means of H (K, d)."""
+    counts = torch.tensor(problem.counts, dtype=torch.float64)[:, None]
+    return torch.zeros(problem.num_classes, problem.dim, dtype=torch.float64).index_add(0, problem.labels, point.H) / (
+        counts
+    )
+
+
+def _view(problem: Problem, optimum: Optimum) -> dict[str, Any] | None:
+    """Classifier and class means where three dimensions can show them: K <= 4, or d <= 3."""
+    if (problem.num_classes > 4 and problem.dim > 3) or optimum.regime == "zero":
+        return None
+    point = optimum.point
+    means = class_rows(problem, point)
+    view = flat_view(point.W, means)
+    return {
+        "weight": None if point.W is None else view.rows(unit_scale(point.W)),
+        "features": view.rows(unit_scale(means)),
+        "labels": list(range(problem.num_classes)),
+        "share": view.share,
+    }
+
+
+# Curves -------------------------------------------------------------------------------------------------------------
+
+
+def _curve(name: str, title: str, x: Any, y: Any, labels: tuple[str, str], **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": title,
+        "x": np.asarray(x).tolist(),
+        "y": np.asarray(y).tolist(),
+        "x_label": labels[0],
+        "y_label": labels[1],
+        "minimum": None,
+        "marks": [],
+        **more,
+    }
+
+
+def _curves(problem: Problem, optimum: Optimum | None) -> list[dict[str, Any]]:
+    if isinstance(problem, RegularizedUFM):
+        return _decay_curves(problem) if problem.loss.contrastive else _ray(problem, optimum)
+    if isinstance(problem, NormalizedUFM):
+        return [*_margin_curve(problem), *_by_temperature(problem)]
+    assert isinstance(problem, ContrastiveUFM)
+    return [_cosine_curve(problem), *_by_temperature(problem)]
+
+
+def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
+    """The same objective over rho = |W|_F^2 (xi) and over t, the sum of z_j - z_y (psi); bounds for every d."""
+    if problem.mu == 0:
+        return []
+    count, loss = problem.num_classes, problem.loss
+    best = loss.optimal_margin((count - 1) * problem.s, count)
+    margin = np.linspace(0, max(2.5 * best.margin, 6.0), POINTS)
+    to_rho = (count - 1) * math.sqrt(problem.counts[0] * problem.feature_decay / problem.weight_decay)
+    rho = margin * to_rho
+    total = -(count - 1) * np.concatenate([-margin[: POINTS // 4][::-1], margin[1:]])
+    bound = xi(rho, loss, count, problem.counts[0], problem.weight_decay, problem.feature_decay)
+    return [
+        _curve(
+            "xi",
+            "ξ(ρ), the least objective at a squared classifier norm ρ",
+            rho,
+            bound,
+            ("ρ = ‖W‖²", "ξ(ρ)"),
+            minimum=[best.margin * to_rho, best.value],
+        ),
+        _curve(
+            "psi",
+            "ψ(t) = φ(t) + s |t|, the objective at t, the sum of z_j − z_y over wrong classes j",
+            total,
+            psi(total, loss, count, problem.s),
+            ("t", "ψ(t)"),
+            minimum=[-(count - 1) * best.margin, best.value],
+        ),
+    ]
+
+
+def _ray(problem: RegularizedUFM, optimum: Optimum | None) -> list[dict[str, Any]]:
+    """The objective at c times the optimum's W and H, for losses without a margin form."""
+    if optimum is None or optimum.logit_scale == 0 or problem.num_samples * problem.dim > LARGEST_RAY:
+        return []
+    point = optimum.point
+    scale = np.linspace(0, 1.6, 33)
+    values = [problem.value(Point(point.classifier * c, point.H * c, point.b)) for c in scale.tolist()]
+    title = "The objective at c W, c H, from zero (c = 0) through the optimum (c = 1)"
+    return [_curve("ray", title, scale, values, ("c", "objective"), minimum=[1.0, optimum.value])]
+
+
+def _margin_curve(problem: NormalizedUFM) -> list[dict[str, Any]]:
+    """ell(a), with the largest margin that unit rows allow."""
+    loss, count = problem.loss, problem.num_classes
+    if not (isinstance(loss, LogitLoss) and loss.contrastive):
+        return []
+    largest = count * problem.temperature / (count - 1)
+    best = min(largest, critical_temperature(loss, count) * count / (count - 1))
+    margin = np.linspace(0, 1.5 * largest, POINTS)
+    return [
+        _curve(
+            "margin",
+            "ℓ(a), the loss when the true logit leads by a; unit rows reach a ≤ K τ/(K−1)",
+            margin,
+            loss.margin_value(margin, count),
+            ("margin a", "ℓ(a)"),
+            minimum=[best, float(loss.margin_value(best, count))],
+            marks=[{"x": largest, "text": "largest margin"}],
+        )
+    ]
+
+
+def _cosine_curve(problem: ContrastiveUFM) -> dict[str, Any]:
+    """The loss of collapsed features over the common cosine c of the classes: log(n-1 + n (K-1) exp(tau^2 (c-1)))."""
+    count, per_class, square = problem.num_classes, problem.counts[0], problem.temperature**2
+
+    def value(cosine: Any) -> Any:
+        return np.log(per_class - 1 + per_class * (count - 1) * np.exp(square * (cosine - 1)))
+
+    lowest = -1 / (count - 1)
+    cosine = np.linspace(lowest, 1, POINTS)
+    title = "The loss of collapsed features over the common cosine of the classes, from −1/(K−1)"
+    labels = ("cosine between classes", "loss")
+    return _curve("cosine", title, cosine, value(cosine), labels, minimum=[lowest, float(value(lowest))])
+
+
+def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[dict[str, Any]]:
+    """The optimal value over the temperature."""
+    given = problem.parameters()
+    temperatures = np.linspace(0, 2.5 * problem.temperature, 61)[1:]
+    found = [_closed_form(type(problem)(**{**given, "temperature": t}))[0] for t in temperatures.tolist()]
+    if not any(found):
+        return []
+    values = [math.nan if one is None else one.value for one in found]
+    marks = [{"x": problem.temperature, "text": "τ"}]
+    if isinstance(problem, NormalizedUFM) and problem.loss.contrastive:
+        critical = critical_temperature(problem.loss, problem.num_classes)
+        if critical <= temperatures[-1]:
+            marks.append({"x": critical, "text": "critical τ"})
+    title = "The optimal value over the temperature"
+    return [_curve("temperature", title, temperatures, values, ("temperature τ", "value"), marks=marks)]

@@ -1,0 +1,94 @@
+// The page: tabs, state, and which view is brought up to date when.
+
+import * as state from "./state.js";
+import * as api from "./api.js";
+import { $, notice } from "./dom.js";
+import { buildModel } from "./model.js";
+import { redrawOptimum, updateOptimum } from "./optimum.js";
+import { buildSolve, markStale } from "./solve.js";
+import { buildLandscape, updateLandscape } from "./landscape.js";
+import { updateResults, updateStudy } from "./results.js";
+import { buildData } from "./data.js";
+
+const tabs = ["optimum", "solve", "landscape", "results", "data"];
+const pending = new Map();
+let about;
+let model;
+
+function later(kind, work) {
+  clearTimeout(pending.get(kind));
+  pending.set(kind, setTimeout(work, 90));
+}
+
+function showTab() {
+  const current = tabs.includes(state.get("tab")) ? state.get("tab") : "optimum";
+  for (const name of tabs) {
+    const chosen = name === current;
+    $(`panel-${name}`).hidden = !chosen;
+    $(`tab-${name}`).setAttribute("aria-selected", String(chosen));
+    $(`tab-${name}`).tabIndex = chosen ? 0 : -1;
+  }
+  $(`tab-${current}`).scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (current === "optimum" || current === "solve") $(`aside-${current}`).append(model);
+  document.title = `${$(`tab-${current}`).textContent} – neural collapse explorer`;
+  return current;
+}
+
+function update(changed) {
+  const current = showTab();
+  if (current === "optimum") {
+    if (changed === "curve" || changed === "gram") redrawOptimum();
+    else later("optimum", updateOptimum);
+  } else if (current === "solve") {
+    markStale();
+  } else if (current === "landscape") {
+    // Two fields that change within the pause both count.
+    const all = changed === null || changed === "tab" || (pending.has("landscape-field") && pending.get("landscape-field") !== changed);
+    pending.set("landscape-field", all ? null : changed);
+    later("landscape", () => {
+      const field = pending.get("landscape-field");
+      pending.delete("landscape-field");
+      updateLandscape(field);
+    });
+  } else if (current === "results") {
+    if (changed === "study") updateStudy().catch((error) => notice("results-error", error.message));
+    else updateResults(about);
+  }
+}
+
+function buildTabs() {
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    $("content").focus();
+  });
+  for (const name of tabs) $(`tab-${name}`).addEventListener("click", () => state.set("tab", name));
+  document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const place = tabs.indexOf(state.get("tab"));
+    const next = event.key === "Home" ? 0 : event.key === "End" ? tabs.length - 1 : step ? (place + step + tabs.length) % tabs.length : null;
+    if (next === null) return;
+    event.preventDefault();
+    state.set("tab", tabs[next]);
+    $(`tab-${tabs[next]}`).focus();
+  });
+}
+
+async function start() {
+  try {
+    about = await api.get("about");
+  } catch (error) {
+    notice("failure", error.message);
+    return;
+  }
+  $("version").textContent = `Version ${about.version}.`;
+  model = buildModel(about);
+  $("aside-solve").append(buildSolve(about));
+  $("aside-landscape").append(buildLandscape(about));
+  buildData(about);
+  buildTabs();
+  state.whenChanged(update);
+  window.addEventListener("hashchange", state.load);
+  state.load();
+}
+
+start();

@@ -1,0 +1,132 @@
+// The Landscape view: the plane of two classifiers and the phases of the decays, for two losses side by side.
+
+import * as state from "./state.js";
+import * as api from "./api.js";
+import * as controls from "./controls.js";
+import { draw, forget } from "./charts.js";
+import { $, body, el, sentence, show } from "./dom.js";
+
+let losses = [];
+
+export function buildLandscape(about) {
+  losses = about.losses;
+  for (const side of ["a.", "b."]) controls.lossDefaults(side, losses);
+  const { number } = controls;
+  return el("div", {},
+    el("fieldset", {}, el("legend", {}, "Left"), controls.loss("a.", losses)),
+    el("fieldset", {}, el("legend", {}, "Right"), controls.loss("b.", losses)),
+    el("fieldset", {}, el("legend", {}, "Both"),
+      number("l.classes", "classes K", { min: 3, max: 100 }),
+      number("l.reach", "largest norm s", { min: 0.5, max: 20, log: true })),
+    el("fieldset", {}, el("legend", {}, "Phase diagram"),
+      number("l.per_class", "samples a class n", { min: 1, max: 1000, log: true }),
+      number("l.dim", "dimensions d", { min: 1, max: 100 }),
+      controls.bias("l.")));
+}
+
+export async function updateLandscape(changed) {
+  const phasesOnly = ["l.per_class", "l.dim", "l.bias", "l.bias_decay"].includes(changed);
+  const sides = ["a", "b"].filter((side) => changed === null || changed.startsWith("l.") || changed.startsWith(`${side}.`));
+  const tasks = [];
+  for (const side of sides) {
+    if (!phasesOnly) tasks.push(guarded(`slice-${side}`, () => updateSlice(side)));
+    if (changed !== "l.reach") tasks.push(guarded(`phases-${side}`, () => updatePhases(side)));
+  }
+  await Promise.all(tasks);
+}
+
+async function guarded(id, update) {
+  try {
+    await update();
+  } catch (error) {
+    const chart = body(id).querySelector(".chart");
+    if (chart) forget(chart);
+    body(id).replaceChildren(el("p", { class: "notice", role: "alert" }, sentence(error.message)));
+  }
+}
+
+function place(id) {
+  const node = body(id).querySelector(".chart") ?? el("div", { class: "chart tall" });
+  body(id).replaceChildren(node);
+  return node;
+}
+
+async function updateSlice(side) {
+  const fields = { loss: controls.lossSpec(`${side}.`, losses), classes: state.get("l.classes"), reach: state.get("l.reach") };
+  $(`slice-${side}`).querySelector("h2").textContent = controls.lossName(`${side}.`, losses);
+  const answer = await api.latest(`slice-${side}`, (signal) => api.get("slice", fields, signal));
+  if (!answer) return;
+  draw(place(`slice-${side}`), (colours) => ({
+    data: [
+      { type: "contour", x: answer.s, y: answer.theta, z: answer.value, ncontours: 22, colorscale: "Viridis", colorbar: { thickness: 10, outlinewidth: 0 }, line: { width: 0.6 }, contours: { coloring: "heatmap" }, hovertemplate: "s = %{x:.3g}, θ = %{y:.3g}: %{z:.5g}<extra></extra>" },
+      arrows(answer),
+      { x: [answer.lowest.s], y: [answer.lowest.theta], mode: "markers", cliponaxis: false, marker: { symbol: "star", size: 13, color: colours.series[1], line: { color: "#fff", width: 1 } }, hovertemplate: "lowest here: %{text}<extra></extra>", text: [show(answer.lowest.value)] },
+    ],
+    layout: {
+      showlegend: false,
+      xaxis: { title: { text: "norm s" }, range: [0, answer.s.at(-1)], showgrid: false },
+      yaxis: { title: { text: "angle θ to the own classifier" }, range: [0, Math.PI], showgrid: false, tickvals: [0, Math.PI / 4, Math.PI / 2, (3 * Math.PI) / 4, Math.PI], ticktext: ["0", "π/4", "π/2", "3π/4", "π"] },
+      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: answer.boundary, y1: answer.boundary, line: { color: "#ffffff", dash: "dash", width: 2 } }],
+    },
+  }));
+  body(`slice-${side}`).append(el("p", { class: "caption" }, "The loss at (s, θ). Below the dashed line the feature is classified rightly. Arrows: minus the gradient in (s, θ), length in proportion, the longest ones cut; star: the lowest value shown."));
+}
+
+// One line trace for all arrows: shaft and two strokes of the head, in units of the cells.
+function arrows(answer) {
+  const { s, theta, down_s, down_theta } = answer.arrows;
+  const [unitS, unitTheta] = [s[1] - s[0], theta[1] - theta[0]];
+  const cells = [];
+  theta.forEach((angle, row) => s.forEach((norm, column) => cells.push([norm, angle, down_s[row][column] / unitS, down_theta[row][column] / unitTheta])));
+  const lengths = cells.map(([, , x, y]) => Math.hypot(x, y)).sort((a, b) => a - b);
+  const typical = lengths[Math.floor(0.85 * lengths.length)] || 1;
+  const [xs, ys] = [[], []];
+  for (const [norm, angle, x, y] of cells) {
+    const length = Math.hypot(x, y);
+    if (!(length > 0)) continue;
+    const scale = (0.9 * Math.min(1, length / typical)) / length;
+    if (scale * length < 0.04) continue;
+    const [dx, dy] = [x * scale, y * scale];
+    const put = (...points) => {
+      for (const [px, py] of points) { xs.push(norm + px * unitS); ys.push(angle + py * unitTheta); }
+      xs.push(null); ys.push(null);
+    };
+    put([-dx / 2, -dy / 2], [dx / 2, dy / 2]);
+    put([dx / 2 - 0.3 * dx - 0.18 * dy, dy / 2 - 0.3 * dy + 0.18 * dx], [dx / 2, dy / 2], [dx / 2 - 0.3 * dx + 0.18 * dy, dy / 2 - 0.3 * dy - 0.18 * dx]);
+  }
+  return { x: xs, y: ys, mode: "lines", line: { color: "rgba(255,255,255,.85)", width: 1.5 }, hoverinfo: "skip" };
+}
+
+const order = { zero: 6, "neural collapse": 0, "neural collapse with a common direction": 5, "orthogonal frame": 4, "low rank": 3, "broken symmetry": 1, unknown: 7 };
+
+async function updatePhases(side) {
+  const fields = {
+    loss: controls.lossSpec(`${side}.`, losses), classes: state.get("l.classes"), per_class: state.get("l.per_class"),
+    dim: state.get("l.dim"), bias_decay: controls.biasDecay("l."),
+  };
+  $(`phases-${side}`).querySelector("h2").textContent = `${controls.lossName(`${side}.`, losses)}: phases`;
+  const answer = await api.latest(`phases-${side}`, (signal) => api.get("phases", fields, signal));
+  if (!answer) return;
+  const count = answer.regimes.length;
+  const text = answer.codes.map((row, i) => row.map((code, j) => `${answer.regimes[code]}<br>value ${show(answer.values[i][j])}<br>logit scale ${show(answer.logit_scales[i][j], 4)}`));
+  draw(place(`phases-${side}`), (colours) => {
+    const tone = (index) => colours.series[order[answer.regimes[index]] ?? 2];
+    const steps = answer.regimes.flatMap((_, index) => [[index / count, tone(index)], [(index + 1) / count, tone(index)]]);
+    const data = [
+      { type: "heatmap", x: answer.decays, y: answer.decays, z: answer.codes, text, colorscale: steps, zmin: -0.5, zmax: count - 0.5, showscale: false, opacity: 0.75, hovertemplate: "λH = %{x:.2g}, λW = %{y:.2g}<br>%{text}<extra></extra>" },
+      ...answer.regimes.map((name, index) => ({ x: [null], y: [null], mode: "markers", marker: { symbol: "square", size: 11, color: tone(index) }, name })),
+    ];
+    if (answer.boundary) {
+      const line = (product, name, dash) => ({ x: answer.decays, y: answer.decays.map((x) => product / x), mode: "lines", name, line: { color: colours.ink, width: 2, dash }, hoverinfo: "skip" });
+      data.push(line(answer.boundary.exchange, "exchange", "solid"));
+      if (answer.boundary.first_order) {
+        data.push(line(answer.boundary.zero_stable_above, "zero is stable above", "dot"), line(answer.boundary.collapse_exists_below, "collapse exists below", "dash"));
+      }
+    }
+    const ends = [Math.log10(answer.decays[0]), Math.log10(answer.decays.at(-1))];
+    const axis = { type: "log", range: ends, exponentformat: "power", dtick: 1, showgrid: false };
+    return { data, layout: { xaxis: { ...axis, title: { text: "feature decay λH" } }, yaxis: { ...axis, title: { text: "weight decay λW" } } } };
+  });
+  const unknown = answer.regimes.includes("unknown") ? " Unknown: no closed form is known there." : "";
+  body(`phases-${side}`).append(el("p", { class: "caption" }, `Which solution is the global minimum of the regularised model at each pair of decays.${unknown}`));
+}

@@ -1,0 +1,171 @@
+// The Optimum view: the closed form, its Gram matrices, its picture, its curve.
+
+import * as state from "./state.js";
+import * as api from "./api.js";
+import { draw, forget, diverging } from "./charts.js";
+import { modelFields } from "./model.js";
+import { Space } from "./space.js";
+import { $, body, command, el, facts, notice, sentence, show } from "./dom.js";
+
+const space = new Space();
+let answer = null;
+
+export async function updateOptimum() {
+  let found;
+  try {
+    found = await api.latest("optimum", (signal) => api.get("optimum", modelFields(), signal));
+  } catch (error) {
+    notice("optimum-error", error.message);
+    for (const card of document.querySelectorAll("#panel-optimum .card")) card.classList.add("stale");
+    return;
+  }
+  if (!found) return;
+  answer = found;
+  notice("optimum-error", null);
+  for (const card of document.querySelectorAll("#panel-optimum .card")) card.classList.remove("stale");
+  showFacts();
+  showView();
+  redrawOptimum();
+  const others = ["view", "gram", "curve"].filter((name) => !$(`optimum-${name}`).hidden).length;
+  $("optimum-dimension").classList.toggle("wide", others % 2 === 1);
+  showDimension();
+}
+
+// What depends on the choice of a curve or a matrix only.
+export function redrawOptimum() {
+  if (!answer) return;
+  showGram();
+  showCurve();
+}
+
+function showFacts() {
+  const best = answer.optimum;
+  const nodes = [el("h2", {}, "Closed form")];
+  if (best) {
+    const regime = best.regime === "zero" ? "open" : "good";
+    nodes.push(
+      el("div", { class: "big", id: "optimum-value" }, show(best.value, 10)),
+      el("p", {}, el("span", { class: `badge ${regime}` }, best.regime), best.proved ? " proved to be global" : " the lowest known"),
+      el("p", {}, answer.meaning),
+      facts([
+        ["logit scale", show(best.logit_scale)],
+        ["norm of a row of W", best.weight_norm === null ? null : show(best.weight_norm)],
+        ["norm of a feature", show(best.feature_norm)],
+        ["each bias", best.bias === null ? null : show(best.bias)],
+        ["note", best.note],
+      ]),
+    );
+  } else {
+    nodes.push(
+      el("div", { class: "big", id: "optimum-value" }, answer.lower_bound === null ? "not known" : `≥ ${show(answer.lower_bound, 10)}`),
+      el("p", {}, sentence(answer.reason)),
+      answer.lower_bound === null ? "" : el("p", { class: "soft" }, "The bound is the minimum with K dimensions. Under Solve the minimum can be looked for from random starts."),
+    );
+  }
+  nodes.push(el("p", { class: "soft" }, best ? answer.formula : `With enough dimensions: ${answer.formula}`), command(answer.command));
+  $("optimum-facts").replaceChildren(...nodes.filter((node) => node !== ""));
+}
+
+function showView() {
+  const place = body("optimum-view");
+  const view = answer.view;
+  $("optimum-view").hidden = !view;
+  if (!view) return;
+  space.set(view, "Classifier rows as arrows and class means as rings");
+  const share = view.share < 0.9995 ? ` They keep ${(100 * view.share).toFixed(1)} % of the squared lengths.` : "";
+  place.replaceChildren(space.node, el("p", { class: "caption" },
+    `${view.weight ? "Arrows: rows of the classifier. " : ""}Rings: features, all of a class at one place. Each kind is scaled to length one.${share} Drag, or use the arrow keys.`));
+}
+
+function showGram() {
+  const place = body("optimum-gram");
+  $("optimum-gram").hidden = !answer.grams;
+  if (!answer.grams) return;
+  const names = { weight: "W Wᵀ, of the classifier", means: "of the class means" };
+  const kinds = Object.keys(answer.grams);
+  const chosen = kinds.includes(state.get("gram")) ? state.get("gram") : kinds[0];
+  const gram = answer.grams[chosen];
+  const chart = reuse(place, "chart", chooser("gram", kinds.map((kind) => [kind, names[kind]]), chosen));
+  place.querySelector(".caption")?.remove();
+  place.append(el("p", { class: "caption" }, answer.view || answer.optimum.regime === "zero" ? "All lengths and angles: the squared norms are on the diagonal."
+    : `All lengths and angles: ${gram.length} classes span more dimensions than a picture has.`));
+  const ticks = { tick0: 1, dtick: Math.max(1, Math.round(gram.length / 10)), showgrid: false, constrain: "domain" };
+  draw(chart, (colours) => ({
+    data: [{
+      type: "heatmap", z: gram, zmid: 0, colorscale: diverging(colours), xgap: gram.length > 30 ? 0 : 1, ygap: gram.length > 30 ? 0 : 1,
+      x: gram.map((_, index) => index + 1), y: gram.map((_, index) => index + 1),
+      colorbar: { thickness: 10, outlinewidth: 0 }, hovertemplate: "classes %{y}, %{x}: %{z:.5g}<extra></extra>",
+      ...(gram.length <= 6 ? { texttemplate: "%{z:.3g}" } : {}),
+    }],
+    layout: {
+      xaxis: { ...ticks, title: { text: "class" } },
+      yaxis: { ...ticks, scaleanchor: "x", autorange: "reversed" },
+    },
+  }));
+}
+
+// A chart that stays in its place, so that plotly can update it; the choice above it is made anew.
+function reuse(place, className, above) {
+  const before = place.querySelector(`.${className}`);
+  const chart = before ?? el("div", { class: className });
+  if (before && above && place.firstChild !== before) place.firstChild.replaceWith(above);
+  else place.replaceChildren(...[above, chart].filter(Boolean));
+  return chart;
+}
+
+function chooser(name, options, chosen) {
+  const focused = document.activeElement?.id === `choose-${name}`;
+  const node = el("select", { id: `choose-${name}`, "aria-label": "What to show", onchange: () => state.set(name, node.value) });
+  for (const [value, text] of options) node.append(el("option", { value, selected: value === chosen }, text));
+  if (focused) queueMicrotask(() => node.focus());
+  return el("div", { class: "row" }, node);
+}
+
+function showCurve() {
+  const place = body("optimum-curve");
+  const curves = answer.curves;
+  $("optimum-curve").hidden = !curves.length;
+  if (!curves.length) return;
+  const curve = curves.find((one) => one.name === state.get("curve")) ?? curves[0];
+  const titles = { xi: "ξ(ρ)", psi: "ψ(t)", ray: "along a ray", margin: "ℓ(a)", temperature: "over τ", cosine: "over the cosine" };
+  const chart = reuse(place, "chart", chooser("curve", curves.map((one) => [one.name, titles[one.name] ?? one.name]), curve.name));
+  place.querySelector(".caption")?.remove();
+  place.append(el("p", { class: "caption" }, curve.title));
+  draw(chart, (colours) => {
+    const data = [{ x: curve.x, y: curve.y, mode: "lines", line: { color: colours.series[0], width: 2.5 }, hovertemplate: "%{x:.4g}: %{y:.6g}<extra></extra>" }];
+    if (curve.minimum) {
+      data.push({ x: [curve.minimum[0]], y: [curve.minimum[1]], mode: "markers", marker: { color: colours.series[1], size: 12, symbol: "star" }, hovertemplate: "minimum %{y:.8g} at %{x:.6g}<extra></extra>" });
+    }
+    return {
+      data,
+      layout: {
+        showlegend: false,
+        xaxis: { title: { text: curve.x_label } },
+        yaxis: { title: { text: curve.y_label } },
+        shapes: curve.marks.map((mark) => ({ type: "line", x0: mark.x, x1: mark.x, y0: 0, y1: 1, yref: "paper", line: { color: colours.soft, dash: "dot", width: 1.5 } })),
+        annotations: curve.marks.map((mark, index) => ({ x: mark.x, y: 1 - 0.09 * index, yref: "paper", yanchor: "top", xanchor: "left", text: mark.text, showarrow: false, font: { color: colours.soft, size: 11 } })),
+      },
+    };
+  });
+}
+
+function showDimension() {
+  const place = body("optimum-dimension");
+  const nodes = [el("p", {}, answer.dimension)];
+  const table = answer.by_dimension;
+  if (!table) {
+    if (state.get("model") !== "contrastive") {
+      nodes.push(el("p", { class: "soft" }, "With d ≥ K − 1 the value is the same for every d, apart from corners that the note names; below, closed forms are known for the squared error and for the zero solution."));
+    }
+    place.querySelectorAll(".chart").forEach(forget);
+    place.replaceChildren(...nodes);
+    return;
+  }
+  const chart = place.querySelector(".chart") ?? el("div", { class: "chart" });
+  place.replaceChildren(...nodes, chart);
+  const dim = Number(state.get("dim"));
+  draw(chart, (colours) => ({
+    data: [{ x: table.dims, y: table.values, mode: "lines+markers", line: { color: colours.series[0] }, marker: { size: 7, color: table.dims.map((d) => (d === dim ? colours.series[1] : colours.series[0])) }, hovertemplate: "d = %{x}: %{y:.8g}<extra></extra>" }],
+    layout: { showlegend: false, xaxis: { title: { text: "dimensions d" }, tickformat: "d", nticks: 14 }, yaxis: { title: { text: "optimal value" } } },
+  }));
+}

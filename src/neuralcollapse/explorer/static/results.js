@@ -1,0 +1,73 @@
+// The Results view: studies of a folder with their verdicts, tables and pictures.
+
+import * as state from "./state.js";
+import * as api from "./api.js";
+import { $, el, facts, notice, show } from "./dom.js";
+
+const tones = { holds: "good", "does not hold": "bad", "not decided": "open" };
+const badge = (verdict) => el("span", { class: `badge ${tones[verdict] ?? "open"}` }, verdict ?? "not read");
+
+export async function updateResults(about) {
+  if (!about.results) {
+    $("results-list").replaceChildren(el("p", { class: "lead" }, "No folder of results was given. Run a study, then start with the folder:"),
+      el("pre", {}, "neuralcollapse study run geometric/bound --out results\nneuralcollapse explore --results results"));
+    $("results-study").replaceChildren();
+    return;
+  }
+  notice("results-error", null);
+  try {
+    const answer = await api.latest("studies", (signal) => api.get("studies", {}, signal));
+    if (answer) showList(answer);
+    await updateStudy();
+  } catch (error) {
+    notice("results-error", error.message);
+  }
+}
+
+function showList(answer) {
+  if (!answer.studies.length) {
+    $("results-list").replaceChildren(el("p", { class: "lead" }, `There is no study in ${answer.folder}.`));
+    return;
+  }
+  const rows = answer.studies.map((one) => {
+    const link = el("a", { href: `#${new URLSearchParams({ tab: "results", study: one.id })}` }, one.id);
+    return el("tr", {},
+      el("td", {}, link), el("td", {}, badge(one.verdict)), el("td", {}, one.profile ?? ""),
+      el("td", { class: "number", "data-label": "figure of merit" }, show(one.figure_of_merit, 4)),
+      el("td", {}, one.error ?? one.question ?? ""));
+  });
+  const head = el("thead", {}, el("tr", {}, ...["study", "verdict", "profile"].map((name) => el("th", {}, name)), el("th", { class: "number" }, "figure of merit"), el("th", {}, "question")));
+  $("results-list").replaceChildren(el("p", { class: "lead" }, `Studies in ${answer.folder}.`), el("div", { class: "card scroll" }, el("table", { class: "stack" }, head, el("tbody", {}, rows))));
+}
+
+export async function updateStudy() {
+  const name = state.get("study");
+  if (!name) {
+    $("results-study").replaceChildren();
+    return;
+  }
+  const one = await api.latest("study", (signal) => api.get("study", { study: name }, signal));
+  if (!one) return;
+  const figures = (one.figures ?? []).map((figure) => (String(figure).startsWith("table") ? figure : `figure ${figure}`)).join(", ");
+  const nodes = [
+    el("div", { class: "row" }, el("h2", { class: "grow", tabindex: -1, id: "study-title" }, `${one.id} (${one.paper} paper: ${figures})`), badge(one.verdict)),
+    el("p", {}, one.question ?? ""),
+    facts([
+      ["claim", one.claim], ["measured", one.measured], ["figure of merit", one.figure_of_merit === null ? null : `${show(one.figure_of_merit, 4)}: ${one.figure_of_merit_is}`],
+      ["profile", one.profile], ["setting", one.setting], ["cells", `${one.cells}${one.failures.length ? `, ${one.failures.length} failed: ${one.failures[0]}` : ""}`],
+    ], true),
+  ];
+  if (one.picture) nodes.push(el("img", { src: `api/picture?${new URLSearchParams({ study: one.id })}`, alt: `Picture of the study ${one.id}` }));
+  if (one.table.length) nodes.push(table(one));
+  $("results-study").replaceChildren(el("div", { class: "results" }, el("section", { class: "card" }, nodes)));
+}
+
+function table(one) {
+  const names = [...new Set(one.table.flatMap((row) => Object.keys(row)))];
+  const numeric = new Set(names.filter((name) => one.table.every((row) => row[name] === null || row[name] === undefined || typeof row[name] === "number")));
+  const cell = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : show(value, 5));
+  const cut = one.rows > one.table.length ? el("p", { class: "caption" }, `The first ${one.table.length} of ${one.rows} rows.`) : null;
+  return el("details", { class: "more", open: one.table.length <= 20 }, el("summary", {}, `Table, ${one.rows} rows`), el("div", { class: "scroll" }, el("table", {},
+    el("thead", {}, el("tr", {}, names.map((name) => el("th", { class: numeric.has(name) ? "number" : null }, name)))),
+    el("tbody", {}, one.table.map((row) => el("tr", {}, names.map((name) => el("td", { class: numeric.has(name) ? "number" : null }, cell(row[name])))))))), cut);
+}

@@ -1,0 +1,185 @@
+"""The page in a browser: every view opens, nothing is asked of other hosts, and what is shown is what was computed."""
+
+import shutil
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from neuralcollapse.ufm import RegularizedUFM
+
+pytestmark = pytest.mark.unchecked
+
+CHROMIUM = shutil.which("chromium")
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+TABS = ("optimum", "solve", "landscape", "results", "data")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+class Watched:
+    """A page whose messages, errors and requests are kept."""
+
+    def __init__(self, browser, server, width=1280, scheme="light"):
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.url, self.troubles, self.hosts = server.url, [], set()
+        self.page.on("console", lambda m: self.troubles.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+
+    def open(self, hash=""):
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.url}#{hash}")
+        self.page.wait_for_selector("[role=tabpanel]:not([hidden])")
+        return self.page
+
+    def settle(self):
+        self.page.wait_for_load_state("networkidle")
+        self.page.wait_for_timeout(200)
+
+
+@pytest.fixture
+def watched(browser, server):
+    found = Watched(browser, server)
+    yield found
+    found.context.close()
+    assert found.troubles == []
+    assert {host for host in found.hosts if host} == {urlsplit(server.url).netloc}
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
+def test_every_tab_opens_and_fits(browser, server, width, scheme):
+    watched = Watched(browser, server, width, scheme)
+    page = watched.open()
+    for tab in TABS:
+        page.click(f"#tab-{tab}")
+        page.wait_for_selector(f"#panel-{tab}:not([hidden])")
+        watched.settle()
+        assert page.locator("[role=tabpanel]:visible").count() == 1
+        assert page.locator("[role=alert]:visible").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), tab
+    page.click("#tab-landscape")
+    page.wait_for_selector("#phases-b .plotly")
+    assert page.locator("#panel-landscape .main-svg:visible").count() >= 4
+    watched.context.close()
+    assert watched.troubles == []
+    assert {host for host in watched.hosts if host} == {urlsplit(server.url).netloc}
+
+
+def test_a_slider_changes_the_number(watched):
+    page = watched.open("loss=cross-entropy&classes=4&per_class=10&dim=8&weight_decay=0.005&feature_decay=0.005")
+    value = page.locator("#optimum-value")
+    value.wait_for()
+    first = RegularizedUFM("ce", 4, 10, 8, 0.005, 0.005).optimum().value
+    assert float(value.inner_text()) == pytest.approx(first, rel=1e-9)
+    slider = page.get_by_role("slider", name="classes K")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "before => document.querySelector('#optimum-value').textContent !== before", arg=f"{first:.10g}"
+    )
+    second = RegularizedUFM("ce", 5, 10, 8, 0.005, 0.005).optimum().value
+    assert float(value.inner_text()) == pytest.approx(second, rel=1e-9)
+    assert "classes=5" in page.url
+    page.reload()
+    value.wait_for()
+    assert float(value.inner_text()) == pytest.approx(second, rel=1e-9)
+    assert page.get_by_role("spinbutton", name="classes K").input_value() == "5"
+
+
+def test_no_closed_form_is_a_sentence(watched):
+    page = watched.open("classes=6&dim=3")
+    page.wait_for_selector("#optimum-facts :text('No closed form is known')")
+    assert page.locator("#optimum-value").inner_text().startswith("≥")
+    assert page.locator("#optimum-gram").is_hidden()
+
+
+def test_bad_input_is_shown_and_leaves(browser, server):
+    """The browser itself logs the refused request, so messages are not checked here."""
+    watched = Watched(browser, server)
+    page = watched.open("classes=1")
+    page.wait_for_selector("#optimum-error:visible")
+    assert "classes must be at least 2" in page.locator("#optimum-error").inner_text()
+    page.get_by_role("spinbutton", name="classes K").fill("3")
+    page.wait_for_selector("#optimum-value")
+    page.wait_for_selector("#optimum-error", state="hidden")
+    watched.context.close()
+
+
+def test_a_solve_ends_with_a_certificate(watched):
+    page = watched.open("tab=solve&classes=3&per_class=4&dim=5")
+    page.click("#run")
+    page.wait_for_selector("#verdict")
+    assert page.locator("#verdict").inner_text() == "global minimum"
+    watched.settle()
+    assert page.locator("#solve-view svg circle").count() > 3 + 12
+    assert page.locator("#panel-solve .main-svg:visible").count() >= 4
+    page.get_by_role("slider", name="iteration", exact=True).fill("0")
+    assert "iteration 0" in page.locator("#solve-view").inner_text()
+    page.get_by_role("spinbutton", name="classes K").fill("4")
+    page.wait_for_selector("#solve-facts.stale")
+
+
+def test_tabs_work_from_the_keyboard(watched):
+    page = watched.open()
+    page.focus("#tab-optimum")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#panel-solve:not([hidden])")
+    page.keyboard.press("End")
+    page.wait_for_selector("#panel-data:not([hidden])")
+    page.go_back()
+    page.wait_for_selector("#panel-solve:not([hidden])")
+    watched.settle()
+
+
+def test_the_picture_turns(watched):
+    page = watched.open()
+    picture = page.locator("#optimum-view svg")
+    picture.wait_for()
+    before = picture.inner_html()
+    picture.focus()
+    page.keyboard.press("ArrowLeft")
+    assert picture.inner_html() != before
+    watched.settle()
+
+
+def test_results_are_text_not_markup(watched):
+    page = watched.open("tab=results")
+    page.click("text=geometric/bound")
+    page.wait_for_selector("#results-study img")
+    assert page.evaluate("document.querySelector('#results-study img').decode().then(() => true)")
+    assert "Is <b>it</b> so?" in page.locator("#results-study").inner_text()
+    assert "<i>ce</i>" in page.locator("#results-study table").inner_text()
+    assert "study=geometric" in page.url
+
+
+def test_a_dropped_file_is_measured(watched, tmp_path):
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 10)
+    features = generator.normal(size=(3, 5))[labels] + 0.1 * generator.normal(size=(30, 5))
+    np.savez(tmp_path / "<b>f.npz", features=features, labels=labels)
+    page = watched.open("tab=data")
+    page.set_input_files("#file", tmp_path / "<b>f.npz")
+    page.wait_for_selector("#metrics")
+    text = page.locator("#data-report").inner_text()
+    assert "<b>f.npz" in text
+    assert "nc1_quotient" in text
