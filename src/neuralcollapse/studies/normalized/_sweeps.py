@@ -129,7 +129,7 @@ def sweep_rows(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
-def draw_sweeps(axes: "np.ndarray[Any, Any]", results: Results, loss: str) -> None:
+def draw_sweeps(axes: np.ndarray, results: Results, loss: str) -> None:
     """Two panels, over K and over tau: the value of collapse as a line, the values reached as marks."""
     for axis, sweep in zip(axes, ("K", "tau"), strict=True):
         reached = solves(results.where(loss=loss, sweep=sweep))
