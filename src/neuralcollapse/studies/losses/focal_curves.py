@@ -153,14 +153,17 @@ class FocalCurves(Study):
             t = np.linspace(-(count - 1) * reach, 0.1 * (count - 1), SHOWN)
             for place, (name, c) in enumerate(levels.items()):
                 curve = np.asarray(psi(t, Focal(GAMMA), count, c))
-                left.plot(t, curve - psi(0.0, Focal(GAMMA), count, c), color=COLOURS[place], label=f"{name}: {c:.4f}")
+                left.plot(
+                    t, curve - psi(0.0, Focal(GAMMA), count, c), color=COLOURS[place], label=f"{name}, c = {c:.4f}"
+                )
             left.axhline(0, color=GREY, linewidth=0.6)
             low_end, high_end = left.get_ylim()
-            left.set_ylim(low_end, min(high_end, 0.35))
+            left.set_ylim(low_end, min(high_end, 0.7))
+            left.locator_params(axis="x", nbins=5)
             left.set_title(f"K = {count}")
             left.set_xlabel("t")
             left.set_ylabel(r"$\psi(t) - \psi(0)$")
-            left.legend(fontsize=5.8, title="c", title_fontsize=6)
+            left.legend(fontsize=5.8, loc="upper right")
             right.plot(value["levels"], value["closed_form"], color="black", linewidth=1.0, label="closed form")
             right.plot(value["levels"], value["minimisers"], "o", color=COLOURS[0], label="grid")
             if value["first_order"]:
@@ -170,7 +173,7 @@ class FocalCurves(Study):
             right.set_xlabel("c")
             right.set_ylabel("global minimiser t")
             right.locator_params(axis="x", nbins=5)
-            right.legend(fontsize=5.8)
+            right.legend(fontsize=5.8, loc="upper left")
         return picture
 
 

@@ -111,6 +111,6 @@ class Landscape(Study):
                 contours_z={"show": True, "usecolormap": True, "project_z": True},
             )
             picture.add_trace(surface, row=place // 2 + 1, col=place % 2 + 1)
-        picture.update_scenes(**scene)
+        picture.update_scenes(scene)
         picture.update_layout(title=f"Loss of one feature, K = {count}", height=800, margin={"l": 0, "r": 0, "b": 0})
         return picture

@@ -129,7 +129,7 @@ def sweep_rows(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
-def draw_sweeps(axes: "np.ndarray[Any, Any]", results: Results, loss: str) -> None:
+def draw_sweeps(axes: np.ndarray, results: Results, loss: str) -> None:
     """Two panels, over K and over tau: the value of collapse as a line, the values reached as marks."""
     for axis, sweep in zip(axes, ("K", "tau"), strict=True):
         reached = solves(results.where(loss=loss, sweep=sweep))
@@ -143,6 +143,7 @@ def draw_sweeps(axes: "np.ndarray[Any, Any]", results: Results, loss: str) -> No
         axis.plot(line, exact, color="black", linewidth=1.0, label="at collapse, closed form")
         values = [one.trace.value for one in reached]
         axis.plot(places, values, "o", color=colour(loss), alpha=0.6, label=f"{loss_name(loss)}, reached")
+        axis.locator_params(axis="x", integer=True)
         axis.set_xlabel("K" if sweep == "K" else r"temperature $\tau$")
         axis.set_title(rf"{loss_name(loss)}, $\tau$ = 1" if sweep == "K" else f"{loss_name(loss)}, K = 3")
     axes[0].set_ylabel("minimum")

@@ -90,7 +90,7 @@ class Losses(Study):
                 flat = collapse_value(loss, 3, critical)
                 row[1].plot([critical, most], [flat, flat], color=GREEN, linewidth=1.2, label="minimum above it")
                 row[1].axvline(critical, color=GREY, linewidth=0.9, linestyle=":", label=rf"$\tau^*$ = {critical:.3f}")
-            row[1].legend(fontsize=6)
+            row[0].legend(*row[1].get_legend_handles_labels(), fontsize=6, loc="lower right")
         return picture
 
 

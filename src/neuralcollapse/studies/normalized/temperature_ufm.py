@@ -71,7 +71,8 @@ class TemperatureUFM(Study):
             f"All {len(results)} trials end with at least {accuracy:.1%} accuracy and leave at most {left:.1e} of the "
             f"way to the closed form. NC1 <= {COLLAPSED:g} takes {speeds[fast]:.0f} iterations at tau = {fast:g} and "
             f"{_count(speeds[slow])} at tau = {slow:g}; the median NC2 after {ITERATIONS} goes from {nc2[low]:.0e} "
-            f"(tau = {low:g}) to {nc2[high]:.0e} (tau = {high:g}).",
+            f"(tau = {low:g}) to {nc2[high]:.0e} (tau = {high:g}) and is below 0.001 at tau = "
+            f"{', '.join(f'{tau:g}' for tau in nc2 if nc2[tau] < 1e-3)}.",
         )
 
     def table(self, results: Results) -> list[dict[str, Any]]:
@@ -107,7 +108,8 @@ class TemperatureUFM(Study):
             for axis in (top, bottom):
                 axis.set_yscale("log" if log else "linear")
             if name == "accuracy":
-                top.set_xlim(0, 20)
+                top.set_xlim(0, 10)
+                top.set_ylim(0, 1.05)
                 bottom.set_ylim(0, 1.05)
         axes[0, 0].set_ylabel("over iterations")
         axes[1, 0].set_ylabel(f"after {ITERATIONS} iterations")
