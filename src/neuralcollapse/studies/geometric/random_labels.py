@@ -20,7 +20,7 @@ WIDTHS: dict[Profile, dict[str, tuple[int, ...]]] = {
     "paper": {"MLP": (32, 64, 128, 256, 512, 1024, 2048), "ResNet18": (1, 2, 4, 8, 16, 32, 64)},
 }
 SHOWN = ("nc1", "nc2", "nc3")
-FIT, COLLAPSED, TOGETHER = 0.01, 0.1, 0.8
+FIT, COLLAPSED, TOGETHER = 0.01, 0.2, 0.8
 
 
 @studies.add("geometric/random-labels")
