@@ -1,10 +1,11 @@
 """What the geometric and the mse paper share: three optimizers, heads fixed to a simplex ETF, and their pictures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from safetensors.numpy import load_file
+from scipy.stats import rankdata
 
 from ..metrics import measure
 from ..models import create, parameter_count
@@ -29,6 +30,7 @@ __all__ = [
     "draw_margins",
     "draw_rows",
     "margins",
+    "rank_correlation",
     "small_plan",
     "worst",
 ]
@@ -70,6 +72,13 @@ def margins(run: Run, split: str = "train") -> np.ndarray:
 def worst(results: Results, name: str) -> float:
     """The largest final value of a metric over the runs."""
     return float(results.final(name).max())
+
+
+def rank_correlation(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
+    """Spearman's; 0 where one of the two is constant, which neither rises nor falls."""
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 0.0
+    return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
 
 
 # pictures -------------------------------------------------------------------------------------------------------
@@ -171,10 +180,13 @@ class Optimizers(Study):
     def check(self, results: Results) -> Verdict:
         ends = {name: worst(results, name) for name in self.collapse}
         share = max(ends[name] / limit for name, limit in self.collapse.items())
+        slowest = {name: results[int(results.final(name).argmax())].labels["optimizer"] for name in ends}
         hardest = results.where(data=results.labels("data")[-1])
         accuracy = hardest.final("accuracy", "test")
         spread = float(np.ptp(accuracy))
-        listed = ", ".join(f"{name} {value:.2g} (limit {self.collapse[name]:g})" for name, value in ends.items())
+        listed = ", ".join(
+            f"{name} {value:.2g} ({slowest[name]}; limit {self.collapse[name]:g})" for name, value in ends.items()
+        )
         tests = ", ".join(
             f"{entry.labels['optimizer']} {value:.1%}" for entry, value in zip(hardest, accuracy, strict=True)
         )

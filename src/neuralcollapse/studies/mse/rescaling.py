@@ -3,16 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from scipy.stats import spearmanr
-
 from ...training import Plan
 from .._cells import Train
 from .._pictures import figure, series
 from .._plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, Verdict, studies
-from .._twins import MLP, PAPER_NET
+from .._twins import MLP, PAPER_NET, rank_correlation
 
 SWEEPS: dict[Profile, dict[str, tuple[int, ...]]] = {
     "smoke": {"alpha": (1, 5), "M": (1, 5)},
@@ -54,7 +51,7 @@ class Rescaling(Study):
         for (sweep,), mine in results.groups("sweep"):
             scale = mine.labels("value")
             train, test, nc1 = mine.final("accuracy"), mine.final("accuracy", "test"), mine.final("nc1")
-            least = min(least, *(_rank_correlation(scale, values) for values in (train, test, -nc1)))
+            least = min(least, *(rank_correlation(scale, values) for values in (train, test, -nc1)))
             texts.append(
                 f"{sweep} from {scale[0]} to {scale[-1]}: NC1 {nc1[0]:.3g} to {nc1[-1]:.3g}, training accuracy "
                 f"{train[0]:.1%} to {train[-1]:.1%}, test accuracy {test[0]:.1%} to {test[-1]:.1%}"
@@ -81,11 +78,6 @@ class Rescaling(Study):
                 axis.locator_params(axis="x", integer=True, nbins=4)
             line[2].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
         return picture
-
-
-def _rank_correlation(scale: list[int], values: np.ndarray) -> float:
-    """Spearman's; values that are all equal neither rise nor fall."""
-    return 0.0 if np.ptp(values) == 0 else float(spearmanr(scale, values).statistic)
 
 
 def _plan(profile: Profile, loss: str) -> Plan:
