@@ -32,8 +32,8 @@ DATA: dict[Profile, tuple[str, ...]] = {
     "desk": ("mnist:size=14",),
     "paper": ("cifar10", "cifar100"),
 }
-WIDTHS: dict[Profile, tuple[float, ...]] = {"smoke": (8, 32), "desk": (4, 16), "paper": (0.25, 0.5, 1, 2)}
-EPOCHS: dict[Profile, tuple[int, ...]] = {"smoke": (2, 4), "desk": (8, 20, 60), "paper": (100, 200, 400, 800)}
+WIDTHS: dict[Profile, tuple[float, ...]] = {"smoke": (8, 32), "desk": (16, 64, 256), "paper": (0.25, 0.5, 1, 2)}
+EPOCHS: dict[Profile, tuple[int, ...]] = {"smoke": (2, 4), "desk": (12, 50, 200), "paper": (100, 200, 400, 800)}
 SEEDS: dict[Profile, tuple[int, ...]] = {"smoke": (0,), "desk": (0, 1), "paper": (0, 1, 2)}
 
 RATE, DECAY, CLIP = 0.1, 5e-4, 2.0
@@ -50,7 +50,7 @@ def net(profile: Profile, data: str, width: float, epochs: int, loss: str, seed:
         size = {"model": f"mlp:width={width:g},depth=2", "per_class": 20}
         return Train(smoke_plan(**changes, **size, **optimisation(loss, DECAY)))
     if profile == "desk":
-        size = {"model": f"resnet8:width={width:g}", "batch_size": 100, "test_per_class": 500}
+        size = {"model": f"mlp:width={width:g},depth=4", "batch_size": 100, "test_per_class": 500}
         return Train(desk_plan(**changes, **size, **optimisation(loss, DESK_DECAY), measure=measured(epochs)))
     net = "wide-resnet18" if data == "mini-imagenet" else "wide-resnet50"
     size = {"model": f"{net}:width={width:g}", "batch_size": 100, "augment": True, "measure": "every"}

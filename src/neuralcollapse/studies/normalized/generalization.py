@@ -42,8 +42,8 @@ class Generalization(Study):
             "16, 80 images a class for training and 20 for testing, 12 epochs, a tenth of the rate every 5, one seed."
         ),
         "paper": (
-            "ResNet18 and ResNet50 on the whole of CIFAR100, no augmentation, 100 epochs. Feature decay is on the features "
-            "of a batch, as in the released code."
+            "ResNet18 and ResNet50 on the whole of CIFAR100, no augmentation, 100 epochs. Feature decay is on the "
+            "features of a batch, as in the released code."
         ),
     }
 
