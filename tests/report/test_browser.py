@@ -3,10 +3,9 @@
 import shutil
 
 import pytest
-from report_results import make_run, make_solve, make_study
 
 import neuralcollapse as nc
-
+from report_results import make_run, make_solve, make_study
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

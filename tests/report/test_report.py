@@ -6,14 +6,13 @@ import json
 import re
 
 import pytest
-from report_results import NASTY, make_run, make_solve, make_study
 
 import neuralcollapse as nc
 from neuralcollapse.cli import main
 from neuralcollapse.report._numbers import duration, shown
 from neuralcollapse.report._parts import table_of
 from neuralcollapse.report._svg import inline_svg
-
+from report_results import NASTY, make_run, make_solve, make_study
 
 pytestmark = pytest.mark.unchecked
 
