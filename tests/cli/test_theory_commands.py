@@ -1,4 +1,4 @@
-"""optimum, certify, doctor and demo as a user calls them."""
+"""optimum, certify and doctor as a user calls them, and the help of all."""
 
 import json
 import subprocess
@@ -118,18 +118,6 @@ def test_doctor(capsys):
     assert "healthy" in out
 
 
-def test_demo_closes_its_certificate(capsys, tmp_path):
-    code, out, _ = run(capsys, "demo", "--out", tmp_path / "demo")
-    assert code == 0
-    assert "global minimum" in out
-    assert "strict saddle" in out
-    history = json.loads((tmp_path / "demo" / "history.json").read_text())
-    assert history[0]["gap"] > 1
-    assert history[-1]["gap"] < 1e-8
-    assert all(row["gap"] > -1e-12 for row in history)
-    assert run(capsys, "certify", tmp_path / "demo" / "point.safetensors")[0] == 0
-
-
 def bad_calls(tmp_path):
     point = tmp_path / "p.safetensors"
     save_point(point, NormalizedUFM("ce", 3, 2, 4).random_point(0))
@@ -218,7 +206,7 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys, tmp_path):
         assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", [(), ("optimum",), ("certify",), ("doctor",), ("demo",)])
+@pytest.mark.parametrize("command", [(), ("optimum",), ("certify",), ("doctor",), ("demo",), ("report",)])
 def test_help_has_examples(capsys, command):
     code, out, _ = run(capsys, *command, "--help")
     assert code == 0

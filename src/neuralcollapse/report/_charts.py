@@ -120,7 +120,8 @@ def _legend(panels: Sequence[Panel]) -> list[Key]:
 def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> Markup:
     rows = -(-len(panels) // columns)
     with styled():
-        drawn, axes = figure(rows, min(columns, len(panels)), size=(2.35, 1.9))
+        alone = len(panels) == 1
+        drawn, axes = figure(rows, min(columns, len(panels)), size=(3.6, 2.5) if alone else (2.35, 1.9))
         flat = list(axes.flat)
         for axis, panel in zip(flat, panels, strict=False):
             for curve in panel.curves:
@@ -139,7 +140,8 @@ def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> 
             axis.set_xlabel(panel.x_title)
         for axis in flat[len(panels) :]:
             axis.set_axis_off()
-        legend_below(drawn, max(flat, key=lambda axis: len(axis.get_legend_handles_labels()[0])))
+        fullest = max(flat, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
+        legend_below(drawn, fullest, columns=3 if alone else None)
         content = io.BytesIO()
         drawn.savefig(content, format="svg", metadata={"Date": None})
     return inline_svg(content.getvalue().decode(), prefix, label)

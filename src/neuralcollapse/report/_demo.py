@@ -211,9 +211,8 @@ def _cards(found: list[_Loss], profile: str) -> list[Card]:
 def _card(found: list[_Loss], name: str, profile: str, title: str, words: str) -> Card:
     metric = METRICS[name]
     share = name == "nc4_mismatch"
-    levels = []
-    if metric.random_value is not None and not share:
-        levels.append(("no structure", metric.random_value(*sizes(profile)), LEVEL))
+    level = None if share or metric.random_value is None else metric.random_value(*sizes(profile))
+    levels = [] if level is None else [("no structure", level, LEVEL)]
     label = name[:3].upper()
     panel = Panel(
         f"{label} on the training set", [one.curve(name) for one in found], levels, log_y=not share, percent=share

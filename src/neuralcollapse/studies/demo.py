@@ -18,6 +18,7 @@ from ..models import create
 from ..training import Plan, train
 from ..training._engine import Progress
 from ..training._state import read_checkpoint
+from ..training._train import measured_epochs
 from ..ufm import RegularizedUFM
 from ._cells import Report, Solve, Train
 from ._pictures import GREY, colour, figure, legend_below, loss_name, series
@@ -63,8 +64,10 @@ class WatchedTrain(Train):
             report((progress.epoch + progress.step / progress.steps) / progress.epochs)
 
         run = train(self.plan, folder / "run", root=root, resume=True, keep=EVERY_CHECKPOINT, on_step=after_step)
-        write_json(run.folder / "watched.json", _watch(self.plan, run.folder, self.watched, root))
-        shutil.rmtree(run.folder / "checkpoints")
+        kept = run.folder / "watched.json"
+        if not kept.is_file():
+            write_json(kept, _watch(self.plan, run.folder, self.watched, root))
+        shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
 
 
 @torch.no_grad()
@@ -76,9 +79,8 @@ def _watch(plan: Plan, folder: Path, watched: tuple[int, ...], root: str | None)
     members = [torch.nonzero(labels == k).flatten() for k in watched]
     images = [data.train.batch(member)[0] for member in members]
     states: dict[int, Any] = {0: model.state_dict()}
-    for path in sorted((folder / "checkpoints").glob("[0-9]*-00000000.json")):
-        checkpoint = read_checkpoint(path)
-        states[checkpoint.epoch] = checkpoint.state["model"]
+    for epoch in sorted(measured_epochs(plan)):
+        states[epoch] = read_checkpoint(folder / "checkpoints" / f"{epoch:06d}-00000000.json").state["model"]
     frames = []
     for epoch, state in states.items():
         model.load_state_dict(state)
