@@ -14,13 +14,14 @@ from .._support.registry import load_entries
 
 __all__ = ["app", "main", "print_json"]
 
-HELP = """Measure neural collapse, and solve and certify the models that explain it.
+HELP = """Measure neural collapse, solve and certify the models that explain it, re-run the experiments that show it.
 
 **Try:**
 
 ```
 neuralcollapse demo
 neuralcollapse optimum --loss ce --classes 10 --per-class 100 --dim 20 --weight-decay 5e-4 --feature-decay 5e-4
+neuralcollapse study run losses/collapse --profile smoke
 neuralcollapse COMMAND --help
 ```
 """
