@@ -115,9 +115,12 @@ def draw_rows(results: Results, by: str, names: tuple[str, ...], kept_features: 
         mine = results.where(data=data)
         for axis, name in zip(line, names, strict=False):
             series(axis, mine, name, by)
-            axis.set_xlabel("epoch")
         draw_accuracy(line[len(names)], mine, by)
-        line[len(names)].set_xlabel("epoch")
+        for axis in line[: len(names) + 1]:
+            axis.set_xscale("log")
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter("")
+            axis.set_xlabel("epoch")
         if kept_features:
             draw_margins(line[-1], mine, by)
         line[0].set_ylabel(data)
@@ -230,8 +233,8 @@ class FixedHead(Study):
             for fixed in (False, True):
                 for small in (False, True):
                     plan = self._plan(profile, settings, fixed, small)
-                    variant = f"{'ETF' if fixed else 'learned'}, d = {_feature_dim(plan)}"
-                    labels = {"data": data, "variant": variant, "fixed": fixed, "small": small}
+                    variant = f"{'fixed ETF' if fixed else 'learned'}, {'d = K' if small else 'wide'}"
+                    labels = {"data": data, "variant": variant, "d": _feature_dim(plan), "fixed": fixed, "small": small}
                     yield Planned(Train(plan, features=self.keep_features), labels)
 
     def _plan(self, profile: Profile, settings: Settings, fixed: bool, small: bool) -> Plan:

@@ -7,7 +7,11 @@ from .._twins import Optimizers
 
 @studies.add("geometric/optimizers")
 class GeometricOptimizers(Optimizers):
-    """SGD, Adam and L-BFGS with cross-entropy."""
+    """SGD, Adam and L-BFGS with cross-entropy.
+
+    NC4, |b + W h_G|, counts also the part along the vector of ones, which cross-entropy does not see: only weight decay
+    takes it away, and Adam's scaling of single entries puts some of it back.
+    """
 
     figures = ("3", "6", "7")
     question = "Do the last-layer features collapse whatever the optimizer, and do the nets generalise alike?"
