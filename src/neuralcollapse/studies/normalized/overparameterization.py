@@ -72,7 +72,7 @@ class Overparameterization(Study):
             ratios.append(_ratio(epochs["normalized"], epochs["regularized"]))
             collapsed.append(nc1["normalized"] < nc1["regularized"])
             words.append(
-                f"{_name(net)}: epoch {epochs['normalized']:g} against {epochs['regularized']:g}, NC1 "
+                f"{_name(net)}: {_when(epochs['normalized'])} against {_when(epochs['regularized'])}, NC1 "
                 f"{nc1['normalized']:.2g} against {nc1['regularized']:.2g}"
             )
         worst = max(ratios)
@@ -114,6 +114,11 @@ def _ratio(normalized: float, regularized: float) -> float:
     if np.isinf(regularized):
         return 1.0 if np.isinf(normalized) else 0.0
     return normalized / regularized
+
+
+def _when(epoch: float) -> str:
+    """An epoch in words."""
+    return "never" if np.isinf(epoch) else f"epoch {epoch:g}"
 
 
 def _name(net: str) -> str:

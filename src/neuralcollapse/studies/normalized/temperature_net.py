@@ -54,7 +54,7 @@ class TemperatureNet(Study):
             (fitted == expected).all() and BEST[0] <= best <= BEST[1],
             best,
             "temperature of the best collapse",
-            f"Training accuracy of 99 % at the temperatures {', '.join(f'{t:g}' for t in temperatures[fitted])}; "
+            f"Training accuracy of 99 % at temperatures {', '.join(f'{t:g}' for t in temperatures[fitted]) or 'none'}; "
             f"collapse is best at {best:g} (NC1 {results.where(temperature=best).final('nc1')[0]:.2g}).",
         )
 
@@ -86,7 +86,8 @@ class TemperatureNet(Study):
             line = {"color": "#666666", "linewidth": 0.9, "zorder": 1}
             axes[1, -1].plot(grid, [bound(CLASSES, t) for t in grid], style, **line)
             axes[0, 0].plot([], [], style, **line, label=f"least loss, {text}")
-        axes[1, -1].set_ylim(max(1e-6, results.final("loss").min() / 5), None)
+        final = results.final("loss")
+        axes[1, -1].set_ylim(max(1e-6, final.min() / 5), 3 * final.max())
         legend_below(picture, axes[0, 0], 5)
         return picture
 
