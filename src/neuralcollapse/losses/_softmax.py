@@ -36,6 +36,11 @@ class SoftmaxLinearization(Linearization):
         """softmax(z)."""
         return torch.softmax(self.logits, dim=1)
 
+    @cached_property
+    def shares(self) -> Float[Tensor, "N K"]:
+        """softmax(z) / N, for many Hessian products."""
+        return self.probabilities / self.probabilities.shape[0]
+
     @property
     def gradient(self) -> Float[Tensor, "N K"]:
         """(softmax(z) - target) / N."""
@@ -50,8 +55,7 @@ class SoftmaxLinearization(Linearization):
         """(diag(p) - pp') v / N of each row."""
         inner = torch.linalg.vecdot(self.probabilities, direction, dim=1)
         direction -= inner[:, None]
-        direction *= self.probabilities
-        direction /= self.probabilities.shape[0]
+        direction *= self.shares
         return direction
 
 

@@ -76,11 +76,11 @@ class LogitModel(Model):
         self.has_bias = problem.has_bias
         self.parts = in_parts(problem.labels, max(problem.num_classes, problem.dim))
         self.whole = len(self.parts) == 1
-        # Where logits are nearly as large as vectors, the same memory serves both.
-        logit_entries = problem.num_samples * problem.num_classes
+        # Where logits are large, and nearly as large as vectors, the same memory serves both.
         self._logit_shape = (problem.num_samples, problem.num_classes)
-        self._logit_block = self.entries if self.entries / 2 < logit_entries <= self.entries else logit_entries
-        self._free: dict[int, list[Tensor]] = {self.entries: [], self._logit_block: []}
+        self._one_memory = not self.whole and self.entries / 2 < math.prod(self._logit_shape) <= self.entries
+        self._free: list[Tensor] = []
+        self._free_logits: list[Tensor] = []
         self._columns: dict[torch.dtype, Tensor] = {}
 
     def take(self) -> Float[Tensor, " D"]:
@@ -88,24 +88,24 @@ class LogitModel(Model):
 
         A large array that is new costs several times the arithmetic on it: the system has to clear its pages.
         """
-        return self._take(self.entries)
+        return self._free.pop() if self._free else torch.empty(self.entries, dtype=torch.float64)
 
     def give(self, vector: Float[Tensor, " D"]) -> None:
         """Keep ``vector`` for who takes one next."""
-        self._free[self.entries].append(vector)
+        self._free.append(vector)
 
     def take_logits(self) -> Float[Tensor, "N K"]:
         """An array of the logits' shape with arbitrary entries."""
-        block = self._take(self._logit_block)
-        return block.as_strided(self._logit_shape, (self.classes, 1))
+        if self._one_memory:
+            return self.take().as_strided(self._logit_shape, (self.classes, 1))
+        return self._free_logits.pop() if self._free_logits else torch.empty(self._logit_shape, dtype=torch.float64)
 
     def give_logits(self, logits: Float[Tensor, "N K"]) -> None:
         """Keep the memory of ``logits``, which :meth:`take_logits` made."""
-        self._free[self._logit_block].append(logits.as_strided((self._logit_block,), (1,)))
-
-    def _take(self, entries: int) -> Tensor:
-        free = self._free[entries]
-        return free.pop() if free else torch.empty(entries, dtype=torch.float64)
+        if self._one_memory:
+            self.give(logits.as_strided((self.entries,), (1,)))
+        else:
+            self._free_logits.append(logits)
 
     def rows(self, x: Float[Tensor, " D"]) -> Float[Tensor, "R d"]:
         """W above H, as a view."""
@@ -326,21 +326,27 @@ class LogitHessian:
             x.copy_(state.x)
         self.base = model.rows(x)
         self._W, self._H = model.halves(self.base)
+        self._W_transposed = self._W.T
         self._out, self._out_bias = model.rows(self._result), model.bias(self._result)
         self._out_W, self._out_H = model.halves(self._out)
         self._kept = list(state.losses(dtype)) if model.whole else None
+        self._direction: Tensor | None = None
+        self._views: tuple[Tensor, Tensor, Tensor, Tensor | None]
 
     def __call__(self, direction: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
         """Two products into the logits, the softmax's Hessian, four products out."""
         model, W, H = self.model, self._W, self._H
-        turn, turn_bias = model.rows(direction), model.bias(direction)
-        dW, dH = model.halves(turn)
+        if direction is not self._direction:
+            # The same vector comes many times over, with other entries.
+            turn = model.rows(direction)
+            self._direction, self._views = direction, (turn, *model.halves(turn), model.bias(direction))
+        turn, dW, dH, turn_bias = self._views
         if self._out_bias is not None:
             self._out_bias.zero_()
         for loss in self._kept or self._state.losses(self.dtype):
             part, slope = loss.part, loss.slope
             H_part, dH_part, out_H = part.of(H), part.of(dH), part.of(self._out_H)
-            change = torch.mm(dH_part, W.T).addmm_(H_part, dW.T)
+            change = torch.mm(dH_part, self._W_transposed).addmm_(H_part, dW.T)
             if model.temperature != 1:
                 change *= model.temperature**2
             if turn_bias is not None:

@@ -58,6 +58,10 @@ class NormalizedModel(LogitModel):
 
     def _radial_(self, base: Float[Tensor, "R d"], rows: Float[Tensor, "R d"]) -> Float[Tensor, "R 1"]:
         """Take the radial part of ``rows`` away, and return it; in slices, since the products are held."""
+        if self.whole:
+            radial = torch.linalg.vecdot(base, rows, dim=1)[:, None]
+            rows.addcmul_(base, radial, value=-1)
+            return radial
         radial = rows.new_empty(len(rows))
         for left, right, out in zip(*(array.split(self._slice) for array in (base, rows, radial)), strict=True):
             torch.linalg.vecdot(left, right, dim=1, out=out)

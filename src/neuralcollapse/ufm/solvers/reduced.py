@@ -14,7 +14,7 @@ from ..regularized import RegularizedUFM
 from ._logit_model import LogitModel
 from ._method import Method, flat_model, methods_registry
 from ._model import Model, State
-from .conjugate_gradient import ConjugateGradient
+from .trust_region import TrustRegion
 
 __all__ = ["Reduced"]
 
@@ -26,15 +26,15 @@ class Reduced(Method):
     with n = 1.
 
     (In the regularised model f_1 has n times the feature decay.) So replacing all groups by the best one
-    never raises the objective, and what is left is the problem with n = 1, for conjugate gradients. Its
+    never raises the objective, and what is left is the problem with n = 1, for trust regions. Its
     gradient norm bounds that of the whole problem. The path is not one that any descent on the whole problem
     would take.
     """
 
     name: ClassVar[str] = "reduced"
-    summary: ClassVar[str] = "the best group of samples for all, then conjugate gradients with n = 1 (balanced classes)"
+    summary: ClassVar[str] = "the best group of samples for all, then trust regions with n = 1 (balanced classes)"
     leaves_saddles: ClassVar[bool] = True
-    products: ClassVar[int] = ConjugateGradient.products
+    products: ClassVar[int] = TrustRegion.products
 
     @classmethod
     def supports(cls, problem: Problem) -> bool:
@@ -42,8 +42,8 @@ class Reduced(Method):
         return problem.balanced and isinstance(problem, RegularizedUFM | NormalizedUFM)
 
     def iterate(self, model: Model, state: State) -> Iterator[State]:
-        """Conjugate gradients."""
-        return ConjugateGradient().iterate(model, state)
+        """Trust regions."""
+        return TrustRegion().iterate(model, state)
 
     def recast(self, problem: Problem, start: Point) -> tuple[Problem, Point]:
         """The problem with n = 1, and the best group of ``start``."""

@@ -16,7 +16,7 @@ from ._model import Model, State, dot
 __all__ = ["TrustRegion"]
 
 
-SINGLE_FROM = 5e6
+SINGLE_FROM = 5e5
 """From this many multiplications a product on, the quadratic model is solved in single precision: a product
 costs half.
 
