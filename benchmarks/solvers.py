@@ -3,6 +3,7 @@
     python benchmarks/solvers.py            all but the largest problem
     python benchmarks/solvers.py --quick    small sizes, in a minute or so
     python benchmarks/solvers.py --large    the K = 1000, n = 50, d = 1024 problem besides
+    python benchmarks/solvers.py --only starts    the problems of the tests from 100 starts by every method
 
 Everything runs on one thread, and times are those of the processor, not of the clock: the machine may be
 shared. Pymanopt's time is taken when its cost function is first called at a point within the gap: what it
@@ -19,15 +20,17 @@ import contextlib
 import math
 import multiprocessing
 import resource
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from neuralcollapse import losses
-from neuralcollapse.ufm import NormalizedUFM, RegularizedUFM, solve
+from neuralcollapse.ufm import NormalizedUFM, RegularizedUFM, methods, solve
 
 torch.set_num_threads(1)
 
@@ -305,13 +308,8 @@ def torch_steps(problem: RegularizedUFM, kind: str, steps: int) -> tuple[float, 
 def growth(base: tuple[int, int, int], repeats: int) -> None:
     """Time an iteration over a decade of each size."""
     rows = []
-    for method, iterations in (
-        ("gradient-descent", 10),
-        ("conjugate-gradient", 10),
-        ("lbfgs", 10),
-        ("trust-region", 4),
-    ):
-        for name, index in (("K (n/K fixed N)", 0), ("n", 1), ("d", 2)):
+    for method, iterations in (("gradient-descent", 6), ("conjugate-gradient", 4), ("trust-region", 3)):
+        for name, index in (("K at fixed N", 0), ("n", 1), ("d", 2)):
             cells = []
             for factor in (1, 3, 10):
                 sizes = list(base)
@@ -331,30 +329,28 @@ def growth(base: tuple[int, int, int], repeats: int) -> None:
     table(title, ["method", "size that grows", "at first", "3 times", "10 times"], rows)
 
 
-def measure_memory(sizes: tuple[int, int, int], method: str, answer) -> None:
-    """Peak resident memory of a solve beyond what it started with, in copies of the point; in a fresh
-    process.
-    """
+def measure_memory(sizes: tuple[int, int, int], method: str, iterations: int, answer) -> None:
+    """Peak resident memory of a solve beyond the problem and its start; in a fresh process."""
     torch.set_num_threads(1)
-    solve(NormalizedUFM("ce", 4, 3, 6), method, max_iter=3, record=())
     problem = NormalizedUFM("ce", *sizes)
     start = problem.random_point(0)
+    solve(NormalizedUFM("ce", 4, 3, 6), method, max_iter=3, record=())
     with open("/proc/self/statm") as file:
         before = int(file.read().split()[1]) * resource.getpagesize()
-    solve(problem, method, start, tol=0.0, max_iter=12, record=())
+    solve(problem, method, start, tol=0.0, max_iter=iterations, record=())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     answer.put(peak - before)
 
 
-def memory(sizes: tuple[int, int, int]) -> None:
+def memory(sizes: tuple[int, int, int], methods: list[str], iterations: int) -> None:
     classes, per_class, dim = sizes
     point = 8 * (classes + classes * per_class) * dim
     logits = 8 * classes * per_class * classes
     context = multiprocessing.get_context("spawn")
     rows = []
-    for method in ("gradient-descent", "conjugate-gradient", "trust-region", "adam", "lbfgs", "reduced"):
+    for method in methods:
         answer = context.Queue()
-        process = context.Process(target=measure_memory, args=(sizes, method, answer))
+        process = context.Process(target=measure_memory, args=(sizes, method, iterations, answer))
         process.start()
         used = answer.get()
         process.join()
@@ -362,9 +358,42 @@ def memory(sizes: tuple[int, int, int]) -> None:
     title = "Peak memory beyond the start, K = {}, n = {}, d = {}".format(*sizes)
     table(
         f"{title} (point {point / 2**20:.0f} MB, logits {logits / 2**20:.0f} MB)",
-        ["method", "peak", "copies"],
+        ["method", "peak", "copies of the point"],
         rows,
     )
+
+
+def recording(sizes: tuple[int, int, int], repeats: int) -> None:
+    """What a history costs: whole solves with and without, interleaved."""
+    records = {"default": ("value", "nc1", "accuracy"), "all": ("value", "nc1", "nc2", "nc3", "accuracy")}
+    problem = NormalizedUFM("ce", *sizes)
+    start = problem.random_point(0)
+    rows = []
+    for method in ("gradient-descent", "conjugate-gradient", "trust-region", "lbfgs"):
+        best = dict.fromkeys(("none", *records), math.inf)
+        for _ in range(repeats):
+            for name in best:
+                begin = time.process_time()
+                solve(problem, method, start, tol=1e-8, max_iter=5000, record=records.get(name, ()))
+                best[name] = min(best[name], time.process_time() - begin)
+        cells = (f"{100 * (best[name] / best['none'] - 1):+.0f} %" for name in records)
+        rows.append([method, shown(best["none"]), *cells])
+    title = "Whole solves to a gradient norm of 1e-8 with a history, K = {}, n = {}, d = {}".format(*sizes)
+    table(title, ["method", "seconds without", "value, nc1, accuracy", "value, nc1, nc2, nc3, accuracy"], rows)
+
+
+def starts(count: int) -> None:
+    """The problems of the tests from ``count`` random starts by every method: excess over the closed form."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from solver_problems import PROBLEMS, from_many_starts
+
+    rows = []
+    for label, problem in PROBLEMS.items():
+        for method in methods(problem):
+            found = from_many_starts(label, method, count)
+            rows.append([label, method, f"{found['highest']:.1e}"])
+            print("  ", *rows[-1], flush=True)
+    table(f"Largest excess over the closed form from {count} starts", ["problem", "method", "excess"], rows)
 
 
 def large() -> None:
@@ -397,7 +426,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes only")
     parser.add_argument("--large", action="store_true", help="the largest problem besides")
-    parser.add_argument("--only", choices=["normalized", "regularized", "growth", "memory", "large"])
+    parts = ["normalized", "regularized", "growth", "memory", "recording", "starts", "large"]
+    parser.add_argument("--only", choices=parts)
     chosen = parser.parse_args()
 
     def wanted(name: str) -> bool:
@@ -411,9 +441,19 @@ def main() -> None:
     if wanted("regularized"):
         regularized((10, 20, 20) if chosen.quick else (10, 100, 20), 2 if chosen.quick else 3)
     if wanted("growth"):
-        growth((10, 20, 32) if chosen.quick else (20, 100, 64), 2 if chosen.quick else 3)
+        growth((10, 20, 32) if chosen.quick else (20, 100, 64), 2)
     if wanted("memory"):
-        memory((20, 100, 128) if chosen.quick else (100, 100, 512))
+        ways = ["gradient-descent", "conjugate-gradient", "adam", "trust-region", "lbfgs", "reduced"]
+        for sizes in [(20, 100, 128)] if chosen.quick else [(100, 300, 110), (10, 5000, 128)]:
+            memory(sizes, ways, 6)
+        if chosen.large:
+            memory((1000, 50, 1024), ["reduced", "conjugate-gradient"], 2)
+    if wanted("recording"):
+        recording((10, 5, 32), 5 if chosen.quick else 15)
+        if not chosen.quick:
+            recording((50, 20, 64), 5)
+    if chosen.only == "starts":
+        starts(5 if chosen.quick else 100)
     if chosen.large or chosen.only == "large":
         large()
 

@@ -52,9 +52,15 @@ class Transition:
 
 
 class Linearization(ABC):
-    """Value and derivatives of the mean loss at one array of logits, sharing the softmax."""
+    """Value and derivatives of the mean loss at one array of logits, which must not change meanwhile.
 
-    value: float
+    What they share is computed once, and only what is asked for is computed.
+    """
+
+    @property
+    @abstractmethod
+    def value(self) -> float:
+        """The mean loss."""
 
     @property
     @abstractmethod

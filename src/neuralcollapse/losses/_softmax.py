@@ -1,6 +1,7 @@
 """The softmax losses' shared engine: cross-entropy against (1-alpha) e_y + alpha/K."""
 
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,17 +17,29 @@ __all__ = ["SmoothedCrossEntropy"]
 
 
 class SoftmaxLinearization(Linearization):
-    """Cross-entropy with smoothed targets around one array of logits; keeps softmax(z)."""
+    """Cross-entropy with smoothed targets around one array of logits."""
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], alpha: float):
+        self.logits = logits
         self.labels = labels[:, None]
         self.alpha = alpha
-        log_probabilities = torch.log_softmax(logits, dim=1)
-        value = -(1 - alpha) * log_probabilities.gather(1, self.labels).mean()
-        if alpha:
-            value = value - alpha * log_probabilities.mean()
-        self.value = float(value)
-        self.probabilities = log_probabilities.exp_()
+
+    @property
+    def value(self) -> float:
+        """-(1-alpha) mean log p_y - alpha mean log p."""
+        log_probabilities = torch.log_softmax(self.logits, dim=1)
+        value = -(1 - self.alpha) * log_probabilities.gather(1, self.labels).mean().item()
+        return value - self.alpha * log_probabilities.mean().item() if self.alpha else value
+
+    @cached_property
+    def probabilities(self) -> Float[Tensor, "N K"]:
+        """softmax(z)."""
+        return torch.softmax(self.logits, dim=1)
+
+    @cached_property
+    def shares(self) -> Float[Tensor, "N K"]:
+        """softmax(z) / N, for many Hessian products."""
+        return self.probabilities / self.probabilities.shape[0]
 
     @property
     def gradient(self) -> Float[Tensor, "N K"]:
@@ -42,8 +55,7 @@ class SoftmaxLinearization(Linearization):
         """(diag(p) - pp') v / N of each row."""
         inner = torch.linalg.vecdot(self.probabilities, direction, dim=1)
         direction -= inner[:, None]
-        direction *= self.probabilities
-        direction /= self.probabilities.shape[0]
+        direction *= self.shares
         return direction
 
 

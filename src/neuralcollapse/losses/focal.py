@@ -6,7 +6,7 @@ FL = F(m) = (1-p)^g (-log p). Its slope is F'(m) = h(p) = (1-p)^g [(1-p) - g p l
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -28,10 +28,23 @@ class FocalLinearization(Linearization):
 
     def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], gamma: float):
         self.labels = labels[:, None]
-        odds, self.wrong = _odds_and_wrong(logits, self.labels)
-        self.value = float(_curve(odds, gamma).mean())
-        self.slope = _slope(odds, gamma)[:, None]
-        self.curvature = _curvature(odds, gamma)[:, None]
+        self.gamma = gamma
+        self.odds, self.wrong = _odds_and_wrong(logits, self.labels)
+
+    @property
+    def value(self) -> float:
+        """F(m), averaged."""
+        return float(_curve(self.odds, self.gamma).mean())
+
+    @cached_property
+    def slope(self) -> Float[Tensor, "N 1"]:
+        """F'(m)."""
+        return _slope(self.odds, self.gamma)[:, None]
+
+    @cached_property
+    def curvature(self) -> Float[Tensor, "N 1"]:
+        """F''(m)."""
+        return _curvature(self.odds, self.gamma)[:, None]
 
     @property
     def gradient(self) -> Float[Tensor, "N K"]:

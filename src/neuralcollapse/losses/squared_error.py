@@ -22,9 +22,13 @@ class SquaredErrorLinearization(Linearization):
         self.alpha = alpha
         self.residual = logits.clone()
         self.residual.scatter_add_(1, self.labels, torch.full_like(self.labels, -target, dtype=logits.dtype))
+
+    @property
+    def value(self) -> float:
+        """Half the weighted sum of squares, averaged."""
         true = self.residual.gather(1, self.labels)
-        total = self.residual.square().sum() + (alpha - 1) * true.square().sum()
-        self.value = float(total) / (2 * logits.shape[0])
+        total = self.residual.square().sum() + (self.alpha - 1) * true.square().sum()
+        return float(total) / (2 * len(self.residual))
 
     @property
     def gradient(self) -> Float[Tensor, "N K"]:

@@ -19,7 +19,7 @@ from neuralcollapse.ufm import (
     methods,
     solve,
 )
-from neuralcollapse.ufm.solvers import methods_registry
+from neuralcollapse.ufm.solvers import _logit_model, methods_registry
 from solver_problems import PROBLEMS
 
 NAMES = list(methods_registry)
@@ -172,3 +172,19 @@ def test_gradient_descent_with_a_window_of_one_is_monotone():
     values = trace.history["value"]
     assert trace.converged
     assert all(after <= before + 1e-14 for before, after in pairwise(values))
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize("name", NAMES)
+def test_a_problem_in_many_parts_has_the_same_path(name, monkeypatch):
+    """Large problems are worked on in parts of some rows; parts of two rows show it on small ones."""
+    for problem in (REGULARIZED, BIASED, NORMALIZED):
+        whole = solve(problem, name, max_iter=6)
+        monkeypatch.setattr(_logit_model, "WHOLE", 0)
+        monkeypatch.setattr(_logit_model, "PART_ENTRIES", 8)
+        monkeypatch.setattr(_logit_model, "PART_ROWS", 2)
+        parts = solve(problem, name, max_iter=6)
+        monkeypatch.undo()
+        assert parts.iterations == whole.iterations
+        assert parts.value == pytest.approx(whole.value, rel=1e-12)
+        assert (parts.point - whole.point).norm() <= 1e-9 * whole.point.norm()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, RegularizedUFM
+from neuralcollapse.ufm.solvers import _logit_model
 from neuralcollapse.ufm.solvers._logit_model import REFRESH, LogitModel
 from neuralcollapse.ufm.solvers._method import flat_model
 
@@ -30,6 +31,15 @@ def example(problem):
     return model, point, direction
 
 
+@pytest.fixture(params=["one part", "many parts"], autouse=True)
+def _parts(request, monkeypatch):
+    """Small problems are one part; here also as if they were large, in parts of two rows or so."""
+    if request.param == "many parts":
+        monkeypatch.setattr(_logit_model, "WHOLE", 0)
+        monkeypatch.setattr(_logit_model, "PART_ENTRIES", 8)
+        monkeypatch.setattr(_logit_model, "PART_ROWS", 2)
+
+
 @pytest.mark.parametrize("problem", MODELS, ids=IDS)
 def test_state_is_the_problems_linearisation(problem):
     model, point, direction = example(problem)
@@ -47,7 +57,7 @@ def test_single_precision_products_are_the_double_ones_rounded(problem):
     assert isinstance(model, LogitModel)
     state = model.state(model.flatten(point))
     exact, rounded = (
-        state.hessian_vector(direction.flatten()),
+        state.hessian_vector(direction.flatten()).clone(),
         state.hessian_vector(direction.flatten().float()),
     )
     assert rounded.dtype == torch.float32
@@ -60,15 +70,18 @@ def test_a_ray_is_the_retraction_and_its_curvature_the_hessians(problem):
     state = model.state(model.flatten(point))
     flat = direction.flatten()
     for scale in (1.0, 1e-6, 1e3):
-        line = model.line(state, flat * scale)
         for step in (0.0, 0.3, -0.8, 2.5):
-            there = line.at(step / scale)
+            line = model.line(state, flat * scale)
             expected = problem.retract(point, direction * step)
+            assert line.value(1.7 / scale) == pytest.approx(
+                problem.value(problem.retract(point, direction * 1.7)), rel=1e-13, abs=1e-15
+            )
+            curvature = direction.dot(problem.hessian_vector(point, direction))
+            assert line.curvature() / scale**2 == pytest.approx(curvature, rel=1e-9, abs=1e-13)
+            there = line.at(step / scale)
             assert there.value == pytest.approx(problem.value(expected), rel=1e-13, abs=1e-15)
             assert torch.allclose(there.x, expected.flatten(), rtol=1e-12, atol=1e-14)
             assert torch.allclose(there.gradient, problem.gradient(expected).flatten(), rtol=1e-9, atol=1e-14)
-        curvature = direction.dot(problem.hessian_vector(point, direction))
-        assert line.curvature() / scale**2 == pytest.approx(curvature, rel=1e-9, abs=1e-13)
 
 
 @pytest.mark.parametrize("problem", MODELS[:8:4], ids=IDS[:8:4])
@@ -87,8 +100,26 @@ def test_rounding_does_not_add_up_along_many_rays(problem):
 def test_block_metric(problem):
     model, point, _ = example(problem)
     flat = model.flatten(point)
-    scaled = model.precondition(flat)
+    scaled = model.precondition(flat, model.take())
     for block, before, scale in zip(model.point(scaled).blocks, point.blocks, model.scales, strict=True):
         assert torch.allclose(block, before * scale)
     # Lengths are those of the inverse of what multiplies gradients: |M v| = <v, M v>^(1/2).
     assert model.metric_norm(scaled) == pytest.approx(math.sqrt(float(flat @ scaled)), rel=1e-12)
+
+
+@pytest.mark.parametrize("problem", MODELS, ids=IDS)
+def test_what_a_state_shed_is_computed_again(problem):
+    model, point, direction = example(problem)
+    state = model.state(model.flatten(point))
+    flat = direction.flatten()
+    gradient, product = state.gradient.clone(), state.hessian_vector(flat).clone()
+    norm = state.gradient_norm
+    for shares in (("gradient",), ("hessian",), ("logits",), ()):
+        state.shed(*shares)
+        # Whoever takes the memory next may write to it.
+        for _ in range(4):
+            model.take().fill_(math.nan)
+        assert state.gradient_norm == norm
+        assert torch.allclose(state.gradient, gradient, rtol=1e-12, atol=1e-15)
+        assert torch.allclose(state.hessian_vector(flat), product, rtol=1e-12, atol=1e-15)
+        assert torch.equal(state.x, point.flatten())

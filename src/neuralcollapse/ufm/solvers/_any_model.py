@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .._problem import Problem, ProblemLinearization
-from ._model import Line, Model, State, dot
+from ._model import Line, Model, Share, State, dot
 
 __all__ = ["AnyModel"]
 
@@ -38,9 +38,14 @@ class AnyState(State):
 
     def __init__(self, model: AnyModel, x: Float[Tensor, " D"]):
         self._model, self._x = model, x
-        self._inner: ProblemLinearization = model.problem.linearize(model.point(x))
+        self._inner: ProblemLinearization | None = None
         self._gradient: Tensor | None = None
-        self.value = self._inner.value
+        self.value = self._linearization().value
+
+    def _linearization(self) -> ProblemLinearization:
+        if self._inner is None:
+            self._inner = self._model.problem.linearize(self._model.point(self._x))
+        return self._inner
 
     @property
     def x(self) -> Float[Tensor, " D"]:
@@ -51,23 +56,36 @@ class AnyState(State):
     def gradient(self) -> Float[Tensor, " D"]:
         """The gradient, kept."""
         if self._gradient is None:
-            self._gradient = self._inner.gradient.flatten()
+            self._gradient = self._linearization().gradient.flatten()
         return self._gradient
 
     def hessian_vector(self, direction: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
         """The problem's own Hessian product."""
-        return self._inner.hessian_vector(self._model.point(direction)).flatten()
+        return self._linearization().hessian_vector(self._model.point(direction)).flatten()
+
+    def shed(self, *shares: Share) -> None:
+        """Forget all that was computed once everything is to go: the linearisation is one piece."""
+        if not shares:
+            self.gradient_norm  # noqa: B018  (stays known)
+            self._inner = self._gradient = None
 
 
 class AnyLine(Line):
-    """A ray with a full evaluation a trial."""
+    """A ray with a full evaluation a trial; the last one is kept."""
 
     def __init__(self, model: AnyModel, state: State, direction: Float[Tensor, " D"]):
         self._model, self._state, self._direction = model, state, direction
+        self._trial: tuple[float, State] | None = None
+
+    def value(self, step: float) -> float:
+        """The value at t = ``step``."""
+        return self.at(step).value
 
     def at(self, step: float) -> State:
         """The state at t = ``step``."""
-        return self._model.step(self._state, self._direction, step)
+        if self._trial is None or self._trial[0] != step:
+            self._trial = step, self._model.step(self._state, self._direction, step)
+        return self._trial[1]
 
     def curvature(self) -> float:
         """<d, Hessian d> by one product."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ._model import Line, State
+from ._model import Line
 
 __all__ = ["Step", "backtrack", "search"]
 
@@ -13,10 +13,10 @@ TRIALS = 25
 
 @dataclass(frozen=True)
 class Step:
-    """An accepted step and the state it leads to."""
+    """An accepted step and the value it leads to."""
 
     length: float
-    state: State
+    value: float
 
 
 def search(line: Line, value: float, slope: float, guess: float, noise: float) -> Step | None:
@@ -34,7 +34,7 @@ def search(line: Line, value: float, slope: float, guess: float, noise: float) -
     first = backtrack(line, value, slope, length, noise)
     if first is None:
         return None
-    predicted, found = slope * first.length / 2, first.state.value - value
+    predicted, found = slope * first.length / 2, first.value - value
     if first.length < length or abs(found - predicted) <= 0.1 * abs(predicted) + noise:
         return first
     # A cubic through the value, slope and curvature at 0 and the value at the trial.
@@ -42,17 +42,18 @@ def search(line: Line, value: float, slope: float, guess: float, noise: float) -
     refined = _cubic_minimiser(slope, curvature, third)
     if refined is None:
         return first
-    other = line.at(min(max(refined, 0.3 * length), 3 * length))
-    return first if other.value >= first.state.value else Step(min(max(refined, 0.3 * length), 3 * length), other)
+    refined = min(max(refined, 0.3 * length), 3 * length)
+    other = Step(refined, line.value(refined))
+    return first if other.value >= first.value else other
 
 
 def backtrack(line: Line, value: float, slope: float, length: float, noise: float) -> Step | None:
     """The first of ever shorter steps that satisfies Armijo's condition up to ``noise``."""
     for _ in range(TRIALS):
-        trial = line.at(length)
-        excess = trial.value - value
+        found = line.value(length)
+        excess = found - value
         if excess <= SUFFICIENT * length * slope + noise:
-            return Step(length, trial)
+            return Step(length, found)
         length *= shrink(excess, slope * length)
     return None
 
@@ -70,11 +71,10 @@ def _lengthen(line: Line, value: float, slope: float, guess: float, noise: float
     if best is None or best.length < guess:
         return best
     for _ in range(TRIALS):
-        length = 2 * best.length
-        trial = line.at(length)
-        if not trial.value < best.state.value - noise:
+        longer = Step(2 * best.length, line.value(2 * best.length))
+        if not longer.value < best.value - noise:
             return best
-        best = Step(length, trial)
+        best = longer
     return best
 
 

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
+import torch
+
 from ..._support.registry import Registry
 from .._problem import Problem
 from ..normalized import NormalizedUFM
@@ -44,15 +46,15 @@ class Method(ABC):
 
     @abstractmethod
     def iterate(self, model: Model, state: State) -> Iterator[State]:
-        """The states after ``state``, one an iteration."""
+        """The states after ``state``, one an iteration; each is retired when the next but one is asked for."""
 
     def recast(self, problem: Problem, start: Point) -> tuple[Problem, Point]:
         """The problem and the start that are solved in place of the given ones."""
         return problem, start
 
     def restore(self, problem: Problem, point: Point) -> Point:
-        """The point of ``problem`` that a solution of the recast one stands for."""
-        return point
+        """The point of ``problem`` that a solution of the recast one stands for, in new tensors."""
+        return point.map(torch.clone)
 
 
 def flat_model(problem: Problem) -> Model:

@@ -19,10 +19,11 @@ class NormalizedModel(LogitModel):
 
     def __init__(self, problem: NormalizedUFM):
         super().__init__(problem, problem.temperature, (float(problem.num_classes), float(problem.num_samples)))
+        self._slice = max(part.rows for part in self.parts) + self.classes
 
     def retract(self, x: Float[Tensor, " D"], direction: Float[Tensor, " D"], length: float) -> Float[Tensor, " D"]:
         """Rows of x + length * direction, scaled to unit norm."""
-        result = torch.add(x, direction, alpha=length)
+        result = super().retract(x, direction, length)
         rows = result.view(self.shape)
         rows /= torch.linalg.vector_norm(rows, dim=1, keepdim=True)
         return result
@@ -49,28 +50,34 @@ class NormalizedModel(LogitModel):
         out.addcmul_(hessian.multipliers, turn, value=-1)
         self._radial_(hessian.base, out)
 
-    def along(self, state: LogitState, direction: Float[Tensor, " D"]) -> "_SphereAlong":
+    def along(self, state: LogitState, direction: Float[Tensor, " D"], unit: float) -> "_SphereAlong":
         """Rows of x + t d have norms sqrt(1 + t^2 |d|^2)."""
-        rows = direction.view(self.shape)
-        state.gradient  # noqa: B018  (computes the multipliers)
+        squares = torch.linalg.vector_norm(direction.view(self.shape), dim=1).square_().mul_(unit**2)
         assert state.multipliers is not None
-        return _SphereAlong(state.multipliers[:, 0], torch.linalg.vecdot(rows, rows, dim=1), self.classes)
+        return _SphereAlong(state.multipliers[:, 0], squares)
 
     def _radial_(self, base: Float[Tensor, "R d"], rows: Float[Tensor, "R d"]) -> Float[Tensor, "R 1"]:
-        radial = torch.linalg.vecdot(base, rows, dim=1)[:, None]
-        rows.addcmul_(base, radial, value=-1)
-        return radial
+        """Take the radial part of ``rows`` away, and return it; in slices, since the products are held."""
+        if self.whole:
+            radial = torch.linalg.vecdot(base, rows, dim=1)[:, None]
+            rows.addcmul_(base, radial, value=-1)
+            return radial
+        radial = rows.new_empty(len(rows))
+        for left, right, out in zip(*(array.split(self._slice) for array in (base, rows, radial)), strict=True):
+            torch.linalg.vecdot(left, right, dim=1, out=out)
+        rows.addcmul_(base, radial[:, None], value=-1)
+        return radial[:, None]
 
 
 class _SphereAlong:
-    def __init__(self, multipliers: Float[Tensor, " R"], squares: Float[Tensor, " R"], classes: int):
-        self._multipliers, self._squares, self._classes = multipliers, squares, classes
+    def __init__(self, multipliers: Float[Tensor, " R"], squares: Float[Tensor, " R"]):
+        self._multipliers, self._squares = multipliers, squares
 
     def curvature(self) -> float:
         return -dot(self._multipliers, self._squares)
 
-    def bend_(self, logits: Float[Tensor, "N K"], step: float) -> float:
-        factors = self._squares.mul(step**2).add_(1).rsqrt_()
-        logits *= factors[self._classes :, None]
-        logits *= factors[: self._classes]
+    def penalty(self, step: float) -> float:
         return 0.0
+
+    def factors(self, step: float) -> Float[Tensor, " R"]:
+        return self._squares.mul(step**2).add_(1).rsqrt_()

@@ -17,8 +17,8 @@ __all__ = ["COLUMNS", "Recorder", "check_record", "sparing_interval"]
 
 CALL = 75_000.0
 """The price of a small tensor operation, in multiplications."""
-SHARE = 0.08
-"""The share of an iteration that recording may cost."""
+SHARE = 0.04
+"""The share of an iteration that recording may cost; the first and the last row come on top."""
 
 
 class Snapshot:

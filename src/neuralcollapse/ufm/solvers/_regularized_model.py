@@ -61,10 +61,11 @@ class RegularizedModel(LogitModel):
         """Add the decays' part."""
         self.add_decay_(bend, direction)
 
-    def along(self, state: LogitState, direction: Float[Tensor, " D"]) -> "_DecayAlong":
+    def along(self, state: LogitState, direction: Float[Tensor, " D"], unit: float) -> "_DecayAlong":
         """The penalty is a parabola along the ray."""
         x = state.x
-        return _DecayAlong(self.penalty(x), self.decay_dot(x, direction), self.decay_dot(direction, direction))
+        first, second = unit * self.decay_dot(x, direction), unit**2 * self.decay_dot(direction, direction)
+        return _DecayAlong(self.penalty(x), first, second)
 
 
 class _DecayAlong:
@@ -74,6 +75,9 @@ class _DecayAlong:
     def curvature(self) -> float:
         return self._coefficients[2]
 
-    def bend_(self, logits: Float[Tensor, "N K"], step: float) -> float:
+    def penalty(self, step: float) -> float:
         start, first, second = self._coefficients
         return start + step * (first + step * second / 2)
+
+    def factors(self, step: float) -> None:
+        return None

@@ -110,7 +110,7 @@ def solve(
     keep_freed_blocks()
     with torch_threads(1), torch.inference_mode():
         trace = run.trace(begin, seed if used else None)
-    return replace(trace, point=trace.point.map(torch.clone))
+    return replace(trace, point=way.restore(problem, trace.point))
 
 
 def resolve_method(problem: Problem, method: Any) -> Method:
@@ -134,7 +134,7 @@ def perturb(problem: Problem, point: Point, size: float, seed: int) -> Point:
 
 
 class _Run:
-    """One solve: the loop, and the words for how it ended."""
+    """One solve: the loop, and the words for how it ended. The trace has the recast problem's point."""
 
     def __init__(
         self, problem: Problem, method: Method, options: SolveOptions, on_record: Callable[[Row], None] | None
@@ -156,7 +156,7 @@ class _Run:
         self._record(recorder, iterations, state, last=True)
         regime, remark = self._reached(state)
         return Trace(
-            point=self.method.restore(self.problem, model.point(state.x)),
+            point=model.point(state.x),
             history=recorder.columns,
             converged=outcome == "converged",
             method=self.method.name,
@@ -274,6 +274,6 @@ def _leave(model: Model, state: State, certificate: Certificate) -> State | None
     direction = model.flatten(certificate.escape)
     line = model.line(state, direction)
     reach = 2 * max(1.0, float(state.x.norm()))
-    trials = [line.at(sign * reach * 0.5**power) for power in range(20) for sign in (1.0, -1.0)]
-    best = min(trials, key=lambda trial: trial.value)
+    trials = [sign * reach * 0.5**power for power in range(20) for sign in (1.0, -1.0)]
+    best = line.at(min(trials, key=line.value))
     return best if best.value < state.value else None

@@ -43,11 +43,16 @@ class Adam(Method):
             gradient = state.gradient
             mean.lerp_(gradient, 1 - decay)
             square.mul_(decay_square).addcmul_(gradient, gradient, value=1 - decay_square)
+            state.shed()
             correction = math.sqrt(1 - decay_square**count) / (1 - decay**count)
-            direction = model.project_(state.x, mean / square.sqrt().add_(tiny))
-            before, state = state, model.step(state, direction, -rate * correction)
-            rate = min(_change(model, state, before) * rate, self.learning_rate)
-            yield state
+            direction = torch.sqrt(square, out=model.take()).add_(tiny)
+            model.project_(state.x, torch.div(mean, direction, out=direction))
+            after = model.step(state, direction, -rate * correction)
+            model.give(direction)
+            rate = min(_change(model, after, state) * rate, self.learning_rate)
+            yield after
+            state.retire()
+            state = after
 
 
 def _change(model: Model, state: State, before: State) -> float:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 from ._line_search import search
 from ._method import Method, methods_registry, rounding
 from ._model import Model, State, dot
@@ -26,24 +28,32 @@ class ConjugateGradient(Method):
 
     def iterate(self, model: Model, state: State) -> Iterator[State]:
         """One gradient and one ray an iteration."""
-        steepest = model.precondition(state.gradient)
+        steepest = model.precondition(state.gradient, model.take())
         size = dot(state.gradient, steepest)
-        direction, slope, guess = -steepest, -size, 1.0
+        direction = torch.neg(steepest, out=model.take())
+        slope, guess = -size, 1.0
         while True:
-            step = search(model.line(state, direction), state.value, slope, guess, rounding(model, state))
+            state.shed("gradient")
+            line = model.line(state, direction)
+            step = search(line, state.value, slope, guess, rounding(model, state))
             if step is None:
+                line.close()
                 if slope == -size:
                     return
-                direction, slope = -steepest, -size
+                torch.neg(steepest, out=direction)
+                slope = -size
                 continue
-            after, guess = step.state, 2 * step.length
+            after, guess = line.at(step.length), 2 * step.length
+            state.shed("logits")
             yield after
-            new_steepest = model.precondition(after.gradient)
-            new_size = dot(after.gradient, new_steepest)
-            overlap = dot(after.gradient, steepest)
+            state.retire()
+            state = after
+            overlap = dot(state.gradient, steepest)
+            model.precondition(state.gradient, steepest)
+            new_size = dot(state.gradient, steepest)
             beta = max(0.0, (new_size - overlap) / size)
-            direction = model.project_(after.x, direction).mul_(beta).sub_(new_steepest)
-            slope = dot(after.gradient, direction)
-            state, steepest, size = after, new_steepest, new_size
+            model.project_(state.x, direction).mul_(beta).sub_(steepest)
+            slope, size = dot(state.gradient, direction), new_size
             if slope >= -1e-8 * size:
-                direction, slope = -steepest, -size
+                torch.neg(steepest, out=direction)
+                slope = -size

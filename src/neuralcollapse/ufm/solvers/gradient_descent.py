@@ -39,30 +39,34 @@ class GradientDescent(Method):
     def iterate(self, model: Model, state: State) -> Iterator[State]:
         """One gradient an iteration, and a value a trial."""
         recent: deque[float] = deque([state.value], maxlen=self.window)
-        downhill = model.precondition(state.gradient).neg_()
+        downhill = model.precondition(state.gradient, model.take()).neg_()
         slope = dot(state.gradient, downhill)
-        first = search(model.line(state, downhill), state.value, slope, 1.0, rounding(model, state))
+        state.shed("gradient")
+        line = model.line(state, downhill)
+        first = search(line, state.value, slope, 1.0, rounding(model, state))
         if first is None:
             return
-        length, after = first.length, first.state
+        length, after = first.length, line.at(first.length)
+        state.shed()
         while True:
             yield after
-            recent.append(after.value)
+            state.retire()
+            state = after
+            recent.append(state.value)
             # s = length downhill: <s, M^-1 s> = -length^2 slope, <s, y> = length (<downhill, grad'> - slope).
-            turned = dot(downhill, after.gradient) - slope
+            turned = dot(downhill, state.gradient) - slope
             trial = -length * slope / turned if turned > 0 else 2 * length
             length = min(max(trial, 1e-3 * length), 1e3 * length)
-            # The old direction and state go before the new ones come: memory is a few copies of the point.
-            del downhill
-            state = after
-            downhill = model.precondition(state.gradient).neg_()
+            model.precondition(state.gradient, downhill).neg_()
             slope = dot(state.gradient, downhill)
+            state.shed()
             bound = max(recent) + rounding(model, state)
             for _ in range(TRIALS):
                 after = model.step(state, downhill, length)
                 if after.value <= bound + SUFFICIENT * length * slope:
                     break
                 length *= shrink(after.value - state.value, length * slope)
+                after.retire()
             else:
                 return
             if torch.equal(after.x, state.x):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -40,50 +41,74 @@ class LBFGS(Method):
 
     def iterate(self, model: Model, state: State) -> Iterator[State]:
         """A step along -B grad; without usable pairs an exact one along the gradient."""
-        pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=self.memory)
+        pairs: deque[tuple[Tensor, Tensor, float]] = deque()
         while True:
             after = self._whole_step(model, state, pairs) if pairs else None
             if after is None:
-                pairs.clear()
-                direction = model.precondition(state.gradient).neg_()
-                slope = dot(state.gradient, direction)
-                found = search(model.line(state, direction), state.value, slope, 1.0, rounding(model, state))
-                if found is None:
+                while pairs:
+                    drop_oldest(model, pairs)
+                after = self._first_step(model, state)
+                if after is None:
                     return
-                after = found.state
+            state.shed("logits")
             yield after
-            change, turn = after.x - state.x, after.gradient - state.gradient
+            # The old point and gradient are used no more: their memory holds the pair.
+            change = torch.sub(after.x, state.x, out=state.x)
+            turn = torch.sub(after.gradient, state.gradient, out=state.gradient)
             inner = dot(change, turn)
             if inner > 1e-10 * (dot(change, change) * dot(turn, turn)) ** 0.5:
+                if len(pairs) == self.memory:
+                    drop_oldest(model, pairs)
                 pairs.append((change, turn, inner))
+            else:
+                state.retire()
             state = after
+
+    def _first_step(self, model: Model, state: State) -> State | None:
+        direction = model.precondition(state.gradient, model.take()).neg_()
+        slope = dot(state.gradient, direction)
+        line = model.line(state, direction)
+        found = search(line, state.value, slope, 1.0, rounding(model, state))
+        after = None if found is None else line.at(found.length)
+        model.give(direction)
+        return after
 
     def _whole_step(self, model: Model, state: State, pairs: deque[tuple[Tensor, Tensor, float]]) -> State | None:
         direction = model.project_(state.x, two_loops(model, state.gradient, pairs).neg_())
         slope = dot(state.gradient, direction)
-        if not slope < 0:
-            return None
         length, noise = 1.0, rounding(model, state)
-        for _ in range(TRIALS):
+        for _ in range(TRIALS if slope < 0 else 0):
             after = model.step(state, direction, length)
             if after.value <= state.value + 1e-4 * length * slope + noise:
+                model.give(direction)
                 return after
             length *= shrink(after.value - state.value, length * slope)
+            after.retire()
+        model.give(direction)
         return None
+
+
+def drop_oldest(model: Model, pairs: deque[tuple[Tensor, Tensor, float]]) -> None:
+    """Forget the oldest pair, and give its memory back."""
+    change, turn, _ = pairs.popleft()
+    model.give(change)
+    model.give(turn)
 
 
 def two_loops(
     model: Model, gradient: Float[Tensor, " D"], pairs: deque[tuple[Tensor, Tensor, float]]
 ) -> Float[Tensor, " D"]:
     """B grad by the two-loop recursion, from the block metric scaled by <s, y>/<y, M y> of the last pair."""
-    result = gradient.clone()
+    _, turn, inner = pairs[-1]
+    result = model.precondition(turn, model.take())
+    scale = inner / dot(turn, result)
+    result.copy_(gradient)
     weights: list[float] = []
     for change, turn, inner in reversed(pairs):
         weight = dot(change, result) / inner
         result.add_(turn, alpha=-weight)
         weights.append(weight)
-    _, turn, inner = pairs[-1]
-    result = model.precondition(result).mul_(inner / dot(turn, model.precondition(turn)))
+    model.precondition(result, result).mul_(scale)
     for (change, turn, inner), weight in zip(pairs, reversed(weights), strict=True):
         result.add_(change, alpha=weight - dot(turn, result) / inner)
     return result

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from .._problem import Problem
 from ..normalized import NormalizedUFM
@@ -13,7 +14,7 @@ from ..regularized import RegularizedUFM
 from ._logit_model import LogitModel
 from ._method import Method, flat_model, methods_registry
 from ._model import Model, State
-from .conjugate_gradient import ConjugateGradient
+from .trust_region import TrustRegion
 
 __all__ = ["Reduced"]
 
@@ -25,15 +26,15 @@ class Reduced(Method):
     with n = 1.
 
     (In the regularised model f_1 has n times the feature decay.) So replacing all groups by the best one
-    never raises the objective, and what is left is the problem with n = 1, for conjugate gradients. Its
+    never raises the objective, and what is left is the problem with n = 1, for trust regions. Its
     gradient norm bounds that of the whole problem. The path is not one that any descent on the whole problem
     would take.
     """
 
     name: ClassVar[str] = "reduced"
-    summary: ClassVar[str] = "the best group of samples for all, then conjugate gradients with n = 1 (balanced classes)"
+    summary: ClassVar[str] = "the best group of samples for all, then trust regions with n = 1 (balanced classes)"
     leaves_saddles: ClassVar[bool] = True
-    products: ClassVar[int] = ConjugateGradient.products
+    products: ClassVar[int] = TrustRegion.products
 
     @classmethod
     def supports(cls, problem: Problem) -> bool:
@@ -41,28 +42,38 @@ class Reduced(Method):
         return problem.balanced and isinstance(problem, RegularizedUFM | NormalizedUFM)
 
     def iterate(self, model: Model, state: State) -> Iterator[State]:
-        """Conjugate gradients."""
-        return ConjugateGradient().iterate(model, state)
+        """Trust regions."""
+        return TrustRegion().iterate(model, state)
 
     def recast(self, problem: Problem, start: Point) -> tuple[Problem, Point]:
         """The problem with n = 1, and the best group of ``start``."""
         assert isinstance(problem, RegularizedUFM | NormalizedUFM)
-        per_class, labels = problem.counts[0], torch.arange(problem.num_classes)
         model = flat_model(problem)
         assert isinstance(model, LogitModel)
-        logits = model.logits_at(model.flatten(start)).view(problem.num_classes, per_class, -1)
+        per_class = problem.counts[0]
         groups = start.H.view(problem.num_classes, per_class, problem.dim)
-        values = [problem.loss.linearize(logits[:, i], labels).value for i in range(per_class)]
+        values = self._sample_losses(problem, model, start).view(problem.num_classes, per_class).mean(0)
         if isinstance(problem, RegularizedUFM):
             # What the groups do not share of the penalty.
-            decay = problem.feature_decay * per_class / 2 * groups.square().sum((0, 2))
-            values = [value + float(extra) for value, extra in zip(values, decay, strict=True)]
-        best = min(range(per_class), key=values.__getitem__)
+            values += problem.feature_decay * per_class / 2 * torch.linalg.vector_norm(groups, dim=(0, 2)).square()
+        best = int(values.argmin())
         return self._with_one_sample(problem), Point(start.W, groups[:, best].contiguous(), start.b)
+
+    @staticmethod
+    def _sample_losses(problem: RegularizedUFM | NormalizedUFM, model: LogitModel, start: Point) -> Tensor:
+        """The loss of each sample, part by part."""
+        W = start.classifier
+        return torch.cat(
+            [
+                problem.loss.values(model.finish_logits_(torch.mm(part.of(start.H), W.T), start.b), part.labels)
+                for part in model.parts
+            ]
+        )
 
     def restore(self, problem: Problem, point: Point) -> Point:
         """Every sample of a class gets its feature."""
-        return Point(point.W, torch.repeat_interleave(point.H, problem.counts[0], dim=0), point.b)
+        copy = super().restore(problem, point)
+        return Point(copy.W, torch.repeat_interleave(copy.H, problem.counts[0], dim=0), copy.b)
 
     @staticmethod
     def _with_one_sample(problem: Problem) -> Problem:

@@ -16,7 +16,7 @@ from ._model import Model, State, dot
 __all__ = ["TrustRegion"]
 
 
-SINGLE_FROM = 5e6
+SINGLE_FROM = 5e5
 """From this many multiplications a product on, the quadratic model is solved in single precision: a product
 costs half.
 
@@ -59,26 +59,33 @@ class TrustRegion(Method):
         precision = torch.float32 if model.work >= SINGLE_FROM else torch.float64
         while True:
             proposal = truncated_conjugate_gradient(model, state, radius, precision)
+            state.shed("hessian")
             trial = model.step(state, proposal.step)
             noise = 1e3 * rounding(model, state)
             ratio = (state.value - trial.value + noise) / (proposal.promised + noise)
             length = radius
             if not ratio >= 0.1:
+                trial.retire()
                 line = model.line(state, proposal.step)
                 shorter = backtrack(line, state.value, proposal.slope, 0.5, rounding(model, state))
                 if shorter is None:
                     if precision == torch.float64:
                         return
+                    line.close()
+                    model.give(proposal.step)
                     precision = torch.float64
                     continue
                 length = shorter.length * model.metric_norm(proposal.step)
-                trial = shorter.state
+                trial = line.at(shorter.length)
             if not ratio >= 0.25:
                 radius = 0.5 * length
             elif ratio > 0.75 and proposal.on_border:
                 radius = min(2 * radius, widest)
+            model.give(proposal.step)
+            state.shed()
+            yield trial
+            state.retire()
             state = trial
-            yield state
 
 
 def truncated_conjugate_gradient(model: Model, state: State, radius: float, precision: torch.dtype) -> _ModelStep:
@@ -90,12 +97,18 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
     under- nor overflows.
     """
     exact = state.gradient
-    scale = math.sqrt(dot(exact, model.precondition(exact)))
-    residual = exact.mul(1 / scale).to(precision)
+    memory = [model.take() for _ in range(2 if precision == torch.float32 else 4)]
+    scale = math.sqrt(dot(exact, model.precondition(exact, memory[0])))
+    # Two vectors of single precision fill one of double precision.
+    residual, step, scaled, direction = (
+        part for block in memory for part in block.view(precision).split(model.entries)
+    )
+    torch.mul(exact, 1 / scale, out=memory[-1])
+    residual.copy_(memory[-1])
+    step.zero_()
     border = radius / scale
-    step = torch.zeros_like(residual)
-    scaled = model.precondition(residual)
-    direction = -scaled
+    model.precondition(residual, scaled)
+    torch.neg(scaled, out=direction)
     size = dot(residual, scaled)
     target = math.sqrt(size) * max(min(0.25, scale ** (1 / 3)), 1e-4)
     step_square, cross, direction_square, promised = 0.0, 0.0, size, 0.0
@@ -114,7 +127,7 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
         step.add_(direction, alpha=length)
         residual.add_(bend, alpha=length)
         promised += length * size / 2
-        scaled = model.precondition(residual)
+        model.precondition(residual, scaled)
         new_size = dot(residual, scaled)
         if math.sqrt(new_size) <= target:
             break
@@ -124,5 +137,10 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
         cross = ratio * (cross + length * direction_square)
         direction_square = new_size + ratio**2 * direction_square
         size = new_size
-    whole = model.project_(state.x, step.to(torch.float64).mul_(scale)) if precision != torch.float64 else step * scale
+    whole = memory.pop()
+    torch.mul(step, scale, out=whole)
+    if precision == torch.float32:
+        model.project_(state.x, whole)
+    for block in memory:
+        model.give(block)
     return _ModelStep(whole, promised * scale**2, dot(exact, whole), on_border)
