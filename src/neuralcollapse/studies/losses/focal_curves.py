@@ -84,7 +84,7 @@ class FocalCurves(Study):
         "The number of local minima is that of the closed-form transition at every c, and the grid finds its three "
         f"thresholds (zero stable, exchange, collapse exists) to a relative {NEAR:g}."
     )
-    costs = {"smoke": "1 s", "desk": "3 s", "paper": "3 s"}
+    costs = {"smoke": "3 s", "desk": "4 s", "paper": "4 s"}
     decides = ("smoke", "desk", "paper")
     setting = {
         "smoke": "Gamma = 3, K = 10 and 100.",
