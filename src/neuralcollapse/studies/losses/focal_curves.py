@@ -84,7 +84,7 @@ class FocalCurves(Study):
         "The number of local minima is that of the closed-form transition at every c, and the grid finds its three "
         f"thresholds (zero stable, exchange, collapse exists) to a relative {NEAR:g}."
     )
-    costs = {"smoke": "1 s", "desk": "3 s", "paper": "3 s"}
+    costs = {"smoke": "3 s", "desk": "4 s", "paper": "4 s"}
     decides = ("smoke", "desk", "paper")
     setting = {
         "smoke": "Gamma = 3, K = 10 and 100.",
@@ -168,12 +168,12 @@ class FocalCurves(Study):
             right.plot(value["levels"], value["minimisers"], "o", color=COLOURS[0], label="grid")
             if value["first_order"]:
                 right.axvspan(low, high, color=COLOURS[3], alpha=0.2, linewidth=0, label="two local minima")
-            right.axvline(exchange, color=GREY, linewidth=0.8, linestyle=":", label=f"exchange {exchange:.5f}")
-            right.set_title(f"K = {count}")
+            right.axvline(exchange, color=GREY, linewidth=0.8, linestyle=":", label="exchange")
+            right.set_title(f"K = {count}, exchange at c = {exchange:.5f}")
             right.set_xlabel("c")
             right.set_ylabel("global minimiser t")
             right.locator_params(axis="x", nbins=5)
-            right.legend(fontsize=5.8, loc="upper left")
+            right.legend(fontsize=5.8, loc="center right")
         return picture
 
 

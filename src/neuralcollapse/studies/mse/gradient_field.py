@@ -46,7 +46,7 @@ class GradientField(Study):
         "Over 0 < s < 5, 0 < theta < pi/2 the mean cosine between the descent direction and falling theta is larger "
         "with M = 5, with alpha = 5 and with both than for vanilla MSE, at every K and in the limit of many classes."
     )
-    costs = {"smoke": "1 s", "desk": "5 s", "paper": "5 s"}
+    costs = {"smoke": "6 s", "desk": "9 s", "paper": "9 s"}
     decides = ("smoke", "desk", "paper")
     setting = {
         "smoke": "K = 10 and the limit of many classes, a coarse grid.",

@@ -46,7 +46,7 @@ class Landscape(Study):
         "Over 0 < s < 5, 0 < theta < pi/2 the mean share of the gradient's squared norm along theta is below one half "
         "for vanilla MSE and above it for CE, MSE with M = 5, and MSE with alpha = 5, M = 5, at every K."
     )
-    costs = {"smoke": "1 s", "desk": "5 s", "paper": "5 s"}
+    costs = {"smoke": "4 s", "desk": "6 s", "paper": "6 s"}
     decides = ("smoke", "desk", "paper")
     setting = {
         "smoke": "K = 10, a coarse grid.",

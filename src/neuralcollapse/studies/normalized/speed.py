@@ -35,7 +35,7 @@ class Speed(Study):
         "normalised model needs fewer iterations than the regularised one to 100 % accuracy and to NC1 <= 0.001, for "
         "good (mean over the trials)."
     )
-    costs = {"smoke": "3 s", "desk": "1 min of one core", "paper": "4 min of one core"}
+    costs = {"smoke": "6 s", "desk": "1 min of one core", "paper": "4 min of one core"}
     setting = {
         "smoke": "K = 10, n = 5, d = 16, decays 1e-4, 2 trials.",
         "desk": "The paper's K = 100, n = 30, decays 1e-4 and tau = 1, d = 128 as for the paper profile; 3 trials.",

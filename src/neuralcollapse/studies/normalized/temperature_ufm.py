@@ -37,7 +37,7 @@ class TemperatureUFM(Study):
         f"{FACTORS['speed']:g} between temperatures, and the median NC2 after {ITERATIONS} iterations "
         f"by more than {FACTORS['nc2']:g}."
     )
-    costs = {"smoke": "3 s", "desk": "1 min of one core", "paper": "2 min of one core"}
+    costs = {"smoke": "8 s", "desk": "40 s of one core", "paper": "1 min of one core"}
     decides = ("smoke", "desk", "paper")
     setting = {
         "smoke": "K = 10, n = 5, d = 32, three tau, 2 trials, 200 iterations of Riemannian gradient descent.",

@@ -19,7 +19,7 @@ class Value(Study):
     figures = ("3",)
     question = "Does gradient descent from random starts reach log(1 + (K-1) exp(-K tau/(K-1))) for all K and tau?"
     claim = f"Every start, at every K and every temperature, ends within {LARGEST:g} of the closed form."
-    costs = {"smoke": "2 s", "desk": "20 s of one core", "paper": "1 min of one core"}
+    costs = {"smoke": "2 s", "desk": "10 s of one core", "paper": "30 s of one core"}
     decides = ("smoke", "desk", "paper")
     setting = {
         "smoke": "d = 16, n = 3; three K at tau = 1 and three tau at K = 3, 2 starts each.",
