@@ -80,13 +80,13 @@ def chart(panel: Panel, height: int = 260) -> Chart:
 
 
 def _axis(log: bool, values: Sequence[float | None]) -> dict[str, Any]:
-    """Ticks at powers of ten where there are several, else also between them."""
+    """Ticks at powers of ten where there are several; plotly's own choice, between them too, where there are not."""
     if not log:
         return {"rangemode": "tozero"}
     positive = [value for value in values if value is not None and value > 0]
     decades = math.log10(max(positive) / min(positive)) if positive else 0.0
-    step = "D2" if decades < 1.7 else max(1, round(decades / 5))
-    return {"type": "log", "exponentformat": "power", "dtick": step}
+    ticks = {"dtick": max(1, round(decades / 5))} if decades >= 1.7 else {}
+    return {"type": "log", "exponentformat": "power", **ticks}
 
 
 def _words(panel: Panel) -> str:

@@ -16,6 +16,8 @@ DRAWING = SHAPES | GROUPS | {"svg"}
 REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 SCALE = 1.45
 """Pictures are drawn for a column of a paper; a screen shows them larger."""
+LEAST = 0.9
+"""Below this part of its own size the text of a picture is hard to read: a phone scrolls wide ones in their box."""
 
 
 def read_svg(path: Path) -> str:
@@ -49,7 +51,7 @@ def inline_svg(text: str, prefix: str, label: str, source: object = "picture") -
     body = "".join(_element(child, prefix, used) for child in root)
     return Markup(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{escape(box)}" role="img" aria-label="{escape(label)}" '
-        f'style="width:{SCALE * width:.0f}pt">{body}</svg>'
+        f'style="width:{SCALE * width:.0f}pt;--least:{LEAST * width:.0f}pt">{body}</svg>'
     )
 
 
