@@ -13,7 +13,8 @@ let answer = null;
 export async function updateOptimum() {
   let found;
   try {
-    found = await api.latest("optimum", (signal) => api.get("optimum", modelFields(), signal));
+    const fields = modelFields();
+    found = await api.latest("optimum", () => api.get("optimum", fields));
   } catch (error) {
     notice("optimum-error", error.message);
     for (const card of document.querySelectorAll("#panel-optimum .card")) card.classList.add("stale");
@@ -151,18 +152,15 @@ function showCurve() {
 
 function showDimension() {
   const place = body("optimum-dimension");
-  const nodes = [el("p", {}, answer.dimension)];
+  const text = el("p", {}, answer.dimension);
   const table = answer.by_dimension;
   if (!table) {
-    if (state.get("model") !== "contrastive") {
-      nodes.push(el("p", { class: "soft" }, "With d ≥ K − 1 the value is the same for every d, apart from corners that the note names; below, closed forms are known for the squared error and for the zero solution."));
-    }
     place.querySelectorAll(".chart").forEach(forget);
-    place.replaceChildren(...nodes);
+    place.replaceChildren(text);
     return;
   }
   const chart = place.querySelector(".chart") ?? el("div", { class: "chart" });
-  place.replaceChildren(...nodes, chart);
+  place.replaceChildren(text, chart);
   const dim = Number(state.get("dim"));
   draw(chart, (colours) => ({
     data: [{ x: table.dims, y: table.values, mode: "lines+markers", line: { color: colours.series[0] }, marker: { size: 7, color: table.dims.map((d) => (d === dim ? colours.series[1] : colours.series[0])) }, hovertemplate: "d = %{x}: %{y:.8g}<extra></extra>" }],
