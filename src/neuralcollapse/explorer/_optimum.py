@@ -39,7 +39,7 @@ def describe_optimum(fields: Fields) -> dict[str, Any]:
         "known": optimum is not None,
         "reason": reason,
         "optimum": None if optimum is None else optimum.to_dict(),
-        "meaning": "" if optimum is None else regime_sentence(optimum.regime),
+        "meaning": "" if optimum is None else regime_sentence(problem, optimum.regime),
         "formula": formula_sentence(problem),
         "lower_bound": None if optimum is not None else _bound_from_more_dimensions(problem),
         "dimension": dimension_sentence(problem),

@@ -29,8 +29,10 @@ REGIMES = {
 }
 
 
-def regime_sentence(regime: str) -> str:
+def regime_sentence(problem: Problem, regime: str) -> str:
     """What a regime of a closed form means."""
+    if not problem.has_classifier:
+        return "Features of a class are equal, and the class means form a simplex ETF: all pairs with cosine −1/(K−1)."
     return REGIMES.get(regime, "")
 
 

@@ -75,7 +75,7 @@ function showView() {
   space.set(view, "Classifier rows as arrows and class means as rings");
   const share = view.share < 0.9995 ? ` They keep ${(100 * view.share).toFixed(1)} % of the squared lengths.` : "";
   place.replaceChildren(space.node, el("p", { class: "caption" },
-    `${view.weight ? "Arrows: rows of the classifier. " : ""}Rings: features, all of a class at one place. Each kind is scaled to length one.${share} Drag, or use the arrow keys.`));
+    `${view.weight ? "Arrows: rows of the classifier. " : ""}Rings: features, all of a class at one place. ${view.weight ? "Each kind is scaled to length one." : ""}${share} Drag, or use the arrow keys.`));
 }
 
 function showGram() {
@@ -131,7 +131,7 @@ function showCurve() {
   const titles = { xi: "ξ(ρ)", psi: "ψ(t)", ray: "along a ray", margin: "ℓ(a)", temperature: "over τ", cosine: "over the cosine" };
   const chart = reuse(place, "chart", chooser("curve", curves.map((one) => [one.name, titles[one.name] ?? one.name]), curve.name));
   place.querySelector(".caption")?.remove();
-  place.append(el("p", { class: "caption" }, curve.title));
+  place.append(el("p", { class: "caption" }, answer.lower_bound === null ? curve.title : `${curve.title}; a lower bound in this case`));
   draw(chart, (colours) => {
     const data = [{ x: curve.x, y: curve.y, mode: "lines", line: { color: colours.series[0], width: 2.5 }, hovertemplate: "%{x:.4g}: %{y:.6g}<extra></extra>" }];
     if (curve.minimum) {
