@@ -40,7 +40,7 @@ class Watched:
     def __init__(self, browser, server, width=1280, scheme="light"):
         self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(200_000)  # a busy machine takes minutes for what takes a second
         self.url, self.troubles, self.hosts = server.url, [], set()
         self.page.on("console", lambda m: self.troubles.append(m.text) if m.type in ("error", "warning") else None)
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
@@ -48,7 +48,7 @@ class Watched:
 
     def open(self, hash=""):
         self.page.goto("about:blank")
-        self.page.goto(f"{self.url}#{hash}")
+        self.page.goto(f"{self.url}#{hash}", wait_until="commit")
         self.page.wait_for_selector("[role=tabpanel]:not([hidden])")
         return self.page
 

@@ -39,7 +39,7 @@ def describe_optimum(fields: Fields) -> dict[str, Any]:
         "known": optimum is not None,
         "reason": reason,
         "optimum": None if optimum is None else optimum.to_dict(),
-        "meaning": "" if optimum is None else regime_sentence(optimum.regime),
+        "meaning": "" if optimum is None else regime_sentence(problem, optimum.regime),
         "formula": formula_sentence(problem),
         "lower_bound": None if optimum is not None else _bound_from_more_dimensions(problem),
         "dimension": dimension_sentence(problem),
@@ -66,10 +66,7 @@ def _bound_from_more_dimensions(problem: Problem) -> float | None:
 
 
 def _by_dimension(problem: Problem) -> dict[str, Any] | None:
-    """The closed-form value for d up to K + 2; None where it is known for all d >= K-1 and nothing below.
-
-    Left out for a loss that is not convex with a bias: there each value takes a search.
-    """
+    """The closed-form value for d up to K + 2, where one is known below d = K-1: for the squared error."""
     if not isinstance(problem, RegularizedUFM) or problem.loss.contrastive:
         return None
     top = problem.num_classes + 2

@@ -13,6 +13,7 @@ import socketserver
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -327,6 +328,7 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
     return {"/": files["/index.html"], **files}
 
 
+@cache
 def _plotly() -> bytes:
     """plotly.js from the installed package."""
     from plotly.offline import get_plotlyjs

@@ -29,8 +29,10 @@ REGIMES = {
 }
 
 
-def regime_sentence(regime: str) -> str:
+def regime_sentence(problem: Problem, regime: str) -> str:
     """What a regime of a closed form means."""
+    if not problem.has_classifier:
+        return "Features of a class are equal, and the class means form a simplex ETF: all pairs with cosine −1/(K−1)."
     return REGIMES.get(regime, "")
 
 
@@ -68,7 +70,10 @@ def dimension_sentence(problem: Problem) -> str:
     """What the number of dimensions does."""
     count, dim = problem.num_classes, problem.dim
     if dim >= count - 1:
-        return f"A simplex ETF of {count} classes needs {count - 1} dimensions; d = {dim} is enough."
+        enough = f"A simplex ETF of {count} classes needs {count - 1} dimensions; d = {dim} is enough."
+        if isinstance(problem, RegularizedUFM) and problem.loss.contrastive:
+            enough += " The value is the same for every d from there on; below, a closed form is known only at zero."
+        return enough
     return (
         f"A simplex ETF of {count} classes needs {count - 1} dimensions; d = {dim} is too few, so cosines of −1/(K−1) "
         "cannot all be had at once. The minimum can only rise as d falls."

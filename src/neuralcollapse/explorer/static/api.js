@@ -11,20 +11,19 @@ async function read(response) {
   return answer;
 }
 
-async function send(path, options) {
+async function send(path, options = {}) {
   let response;
   try {
     response = await fetch(path, options);
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
+  } catch {
     throw new Error("the server does not answer: is neuralcollapse explore still running?");
   }
   return read(response);
 }
 
-export function get(path, fields = {}, signal = undefined) {
+export function get(path, fields = {}) {
   const query = new URLSearchParams(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
-  return send(`api/${path}?${query}`, { signal });
+  return send(`api/${path}?${query}`);
 }
 
 export function post(path, fields) {
@@ -36,19 +35,26 @@ export function upload(path, file) {
   return send(`api/${path}?${new URLSearchParams({ name: file.name })}`, options);
 }
 
-// One request at a time for each kind: a newer one makes an older one stop.
-const running = new Map();
+// One request at a time for each kind, and of those that wait only the newest; the others resolve to null. So a moving
+// slider does not pile up work, and answers come in the order of the questions.
+const queues = new Map();
 
-export async function latest(kind, ask) {
-  running.get(kind)?.abort();
-  const control = new AbortController();
-  running.set(kind, control);
-  try {
-    return await ask(control.signal);
-  } catch (error) {
-    if (error.name === "AbortError") return null;
-    throw error;
-  } finally {
-    if (running.get(kind) === control) running.delete(kind);
+export function latest(kind, ask) {
+  if (!queues.has(kind)) queues.set(kind, { busy: false, next: null });
+  const queue = queues.get(kind);
+  return new Promise((resolve, reject) => {
+    queue.next?.resolve(null);
+    queue.next = { ask, resolve, reject };
+    if (!queue.busy) work(queue);
+  });
+}
+
+async function work(queue) {
+  queue.busy = true;
+  while (queue.next) {
+    const { ask, resolve, reject } = queue.next;
+    queue.next = null;
+    await ask().then(resolve, reject);
   }
+  queue.busy = false;
 }

@@ -54,7 +54,7 @@ function place(id) {
 async function updateSlice(side) {
   const fields = { loss: controls.lossSpec(`${side}.`, losses), classes: state.get("l.classes"), reach: state.get("l.reach") };
   $(`slice-${side}`).querySelector("h2").textContent = controls.lossName(`${side}.`, losses);
-  const answer = await api.latest(`slice-${side}`, (signal) => api.get("slice", fields, signal));
+  const answer = await api.latest(`slice-${side}`, () => api.get("slice", fields));
   if (!answer) return;
   draw(place(`slice-${side}`), (colours) => ({
     data: [
@@ -105,7 +105,7 @@ async function updatePhases(side) {
     dim: state.get("l.dim"), bias_decay: controls.biasDecay("l."),
   };
   $(`phases-${side}`).querySelector("h2").textContent = `${controls.lossName(`${side}.`, losses)}: phases`;
-  const answer = await api.latest(`phases-${side}`, (signal) => api.get("phases", fields, signal));
+  const answer = await api.latest(`phases-${side}`, () => api.get("phases", fields));
   if (!answer) return;
   const count = answer.regimes.length;
   const text = answer.codes.map((row, i) => row.map((code, j) => `${answer.regimes[code]}<br>value ${show(answer.values[i][j])}<br>logit scale ${show(answer.logit_scales[i][j], 4)}`));

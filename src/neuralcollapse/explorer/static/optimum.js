@@ -13,7 +13,8 @@ let answer = null;
 export async function updateOptimum() {
   let found;
   try {
-    found = await api.latest("optimum", (signal) => api.get("optimum", modelFields(), signal));
+    const fields = modelFields();
+    found = await api.latest("optimum", () => api.get("optimum", fields));
   } catch (error) {
     notice("optimum-error", error.message);
     for (const card of document.querySelectorAll("#panel-optimum .card")) card.classList.add("stale");
@@ -74,7 +75,7 @@ function showView() {
   space.set(view, "Classifier rows as arrows and class means as rings");
   const share = view.share < 0.9995 ? ` They keep ${(100 * view.share).toFixed(1)} % of the squared lengths.` : "";
   place.replaceChildren(space.node, el("p", { class: "caption" },
-    `${view.weight ? "Arrows: rows of the classifier. " : ""}Rings: features, all of a class at one place. Each kind is scaled to length one.${share} Drag, or use the arrow keys.`));
+    `${view.weight ? "Arrows: rows of the classifier. " : ""}Rings: features, all of a class at one place. ${view.weight ? "Each kind is scaled to length one." : ""}${share} Drag, or use the arrow keys.`));
 }
 
 function showGram() {
@@ -130,7 +131,7 @@ function showCurve() {
   const titles = { xi: "ξ(ρ)", psi: "ψ(t)", ray: "along a ray", margin: "ℓ(a)", temperature: "over τ", cosine: "over the cosine" };
   const chart = reuse(place, "chart", chooser("curve", curves.map((one) => [one.name, titles[one.name] ?? one.name]), curve.name));
   place.querySelector(".caption")?.remove();
-  place.append(el("p", { class: "caption" }, curve.title));
+  place.append(el("p", { class: "caption" }, answer.lower_bound === null ? curve.title : `${curve.title}; a lower bound in this case`));
   draw(chart, (colours) => {
     const data = [{ x: curve.x, y: curve.y, mode: "lines", line: { color: colours.series[0], width: 2.5 }, hovertemplate: "%{x:.4g}: %{y:.6g}<extra></extra>" }];
     if (curve.minimum) {
@@ -151,18 +152,15 @@ function showCurve() {
 
 function showDimension() {
   const place = body("optimum-dimension");
-  const nodes = [el("p", {}, answer.dimension)];
+  const text = el("p", {}, answer.dimension);
   const table = answer.by_dimension;
   if (!table) {
-    if (state.get("model") !== "contrastive") {
-      nodes.push(el("p", { class: "soft" }, "With d ≥ K − 1 the value is the same for every d, apart from corners that the note names; below, closed forms are known for the squared error and for the zero solution."));
-    }
     place.querySelectorAll(".chart").forEach(forget);
-    place.replaceChildren(...nodes);
+    place.replaceChildren(text);
     return;
   }
   const chart = place.querySelector(".chart") ?? el("div", { class: "chart" });
-  place.replaceChildren(...nodes, chart);
+  place.replaceChildren(text, chart);
   const dim = Number(state.get("dim"));
   draw(chart, (colours) => ({
     data: [{ x: table.dims, y: table.values, mode: "lines+markers", line: { color: colours.series[0] }, marker: { size: 7, color: table.dims.map((d) => (d === dim ? colours.series[1] : colours.series[0])) }, hovertemplate: "d = %{x}: %{y:.8g}<extra></extra>" }],

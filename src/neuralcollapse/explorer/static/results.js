@@ -16,7 +16,7 @@ export async function updateResults(about) {
   }
   notice("results-error", null);
   try {
-    const answer = await api.latest("studies", (signal) => api.get("studies", {}, signal));
+    const answer = await api.latest("studies", () => api.get("studies"));
     if (answer) showList(answer);
     await updateStudy();
   } catch (error) {
@@ -46,7 +46,7 @@ export async function updateStudy() {
     $("results-study").replaceChildren();
     return;
   }
-  const one = await api.latest("study", (signal) => api.get("study", { study: name }, signal));
+  const one = await api.latest("study", () => api.get("study", { study: name }));
   if (!one) return;
   const figures = (one.figures ?? []).map((figure) => (String(figure).startsWith("table") ? figure : `figure ${figure}`)).join(", ");
   const nodes = [

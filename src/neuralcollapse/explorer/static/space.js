@@ -61,7 +61,9 @@ export class Space {
     features.forEach((row, index) => {
       const at = this.project(row);
       const dot = shape("circle", { cx: at.x, cy: at.y, r: 6, stroke: colour(labels[index]), "stroke-width": 3, fill: "var(--card)", opacity: far(at.depth) });
-      shapes.push([at.depth, [dot]]);
+      // Without a classifier the features carry the lines.
+      const line = weight ? [] : [shape("line", { x1: 0, y1: 0, x2: at.x, y2: at.y, stroke: colour(labels[index]), "stroke-width": 2, opacity: far(at.depth) })];
+      shapes.push([at.depth, [...line, dot]]);
     });
     (weight ?? []).forEach((row, index) => {
       const at = this.project(row);
