@@ -185,7 +185,8 @@ def series(
 def legend_below(picture: "Figure", axis: "Axes", columns: int | None = None) -> None:
     """One legend for all panels, under them, with the entries of ``axis``."""
     lines, texts = axis.get_legend_handles_labels()
-    picture.legend(lines, texts, loc="outside lower center", ncols=columns or min(len(lines), 4))
+    fitting = max(1, int(picture.get_figwidth() / 1.6))
+    picture.legend(lines, texts, loc="outside lower center", ncols=columns or min(len(lines), 4, fitting))
 
 
 def theory_line(axis: "Axes", value: float, label: str = "closed form") -> None:
