@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 _LAYERS = (
     "data",
+    "explorer",
     "frames",
     "integrations",
     "landscape",
@@ -34,6 +35,7 @@ __all__ = [
     "CollapseReport",
     "__version__",
     "data",
+    "explorer",
     "frames",
     "integrations",
     "landscape",
@@ -49,7 +51,20 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import data, frames, integrations, landscape, losses, metrics, models, report, studies, training, ufm
+    from . import (
+        data,
+        explorer,
+        frames,
+        integrations,
+        landscape,
+        losses,
+        metrics,
+        models,
+        report,
+        studies,
+        training,
+        ufm,
+    )
     from .metrics import ClassStatistics, CollapseReport, measure, measure_model
 
 
