@@ -1,11 +1,10 @@
 """What the geometric and the mse paper share: three optimizers, heads fixed to a simplex ETF, and their pictures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from safetensors.numpy import load_file
-from scipy.stats import rankdata
 
 from ..metrics import measure
 from ..models import create, parameter_count
@@ -30,7 +29,6 @@ __all__ = [
     "draw_margins",
     "draw_rows",
     "margins",
-    "rank_correlation",
     "small_plan",
     "worst",
 ]
@@ -72,13 +70,6 @@ def margins(run: Run, split: str = "train") -> np.ndarray:
 def worst(results: Results, name: str) -> float:
     """The largest final value of a metric over the runs."""
     return float(results.final(name).max())
-
-
-def rank_correlation(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
-    """Spearman's; 0 where one of the two is constant, which neither rises nor falls."""
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return 0.0
-    return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
 
 
 # pictures -------------------------------------------------------------------------------------------------------

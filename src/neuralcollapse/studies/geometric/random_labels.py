@@ -11,7 +11,6 @@ from .._pictures import MARKERS, colour, figure, legend_below, metric_name
 from .._plans import METRICS, desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, Verdict, studies
-from .._twins import rank_correlation
 
 NETS = {"MLP": "mlp:width={width},depth=4", "ResNet18": "resnet18:width={width}", "ResNet8": "resnet8:width={width}"}
 WIDTHS: dict[Profile, dict[str, tuple[int, ...]]] = {
@@ -20,7 +19,7 @@ WIDTHS: dict[Profile, dict[str, tuple[int, ...]]] = {
     "paper": {"MLP": (32, 64, 128, 256, 512, 1024, 2048), "ResNet18": (1, 2, 4, 8, 16, 32, 64)},
 }
 SHOWN = ("nc1", "nc2", "nc3")
-FIT, COLLAPSED, TOGETHER = 0.01, 0.2, 0.8
+FIT, COLLAPSED, TOGETHER = 0.01, 0.2, 0.9
 
 
 @studies.add("geometric/random-labels")
@@ -31,7 +30,7 @@ class RandomLabels(Study):
     question = "Do nets collapse on labels drawn at random, and does that go with their width?"
     claim = (
         f"The widest net of each family fits all but {FIT:.0%} of the random labels with NC1 below {COLLAPSED:g}, and "
-        f"over the widths training error and NC1 fall together (Spearman correlation at least {TOGETHER:g})."
+        f"of all pairs of widths with different training errors, at least {TOGETHER:.0%} have NC1 in the same order."
     )
     costs = {"smoke": "4 s", "desk": "3 min of one core", "paper": "5 GPU days"}
     setting = {
@@ -48,22 +47,22 @@ class RandomLabels(Study):
                 yield Planned(Train(plan), {"net": family, "width": width})
 
     def check(self, results: Results) -> Verdict:
-        correlations, texts, fits = [], [], True
+        shares, texts, fits = [], [], True
         for (family,), mine in results.groups("net"):
             errors, collapse = 1 - mine.final("accuracy"), mine.final("nc1")
-            correlations.append(rank_correlation(errors, collapse))
+            shares.append(same_order(errors, collapse))
             fits &= bool(errors[-1] <= FIT and collapse[-1] <= COLLAPSED)
             widths = mine.labels("width")
             texts.append(
                 f"{family}: from width {widths[0]} to {widths[-1]} the training error goes from {errors[0]:.1%} to "
-                f"{errors[-1]:.1%} and NC1 from {collapse[0]:.2g} to {collapse[-1]:.2g} (correlation "
-                f"{correlations[-1]:.2f})"
+                f"{errors[-1]:.1%} and NC1 from {collapse[0]:.2g} to {collapse[-1]:.2g} "
+                f"({shares[-1]:.0%} of the pairs in the same order)"
             )
-        least = min(correlations)
+        least = min(shares)
         return Verdict.of(
             fits and least >= TOGETHER,
             least,
-            "Spearman correlation of training error and NC1 over the widths, the smaller of the two families",
+            "share of pairs of widths with training error and NC1 in the same order, the smaller of the two families",
             "; ".join(texts) + ".",
         )
 
@@ -93,6 +92,17 @@ def _metric(results: Results, name: str) -> np.ndarray:
     """Final values; of NC2 and NC3 where d < K - 1, the distance from the nearest projection of an ETF."""
     values = results.final(name)
     return values if name == "nc1" else np.where(np.isnan(values), results.final(f"{name}_projected"), values)
+
+
+def same_order(errors: np.ndarray, collapse: np.ndarray) -> float:
+    """Of the pairs whose errors differ, the share in which the other number differs in the same sense.
+
+    Nets that fit every label tie at error 0, where NC1 still falls: those pairs say nothing.
+    """
+    first, second = np.triu_indices(len(errors), 1)
+    change = errors[first] - errors[second]
+    agree = change * (collapse[first] - collapse[second]) > 0
+    return float(agree[change != 0].mean()) if change.any() else 0.0
 
 
 def _plan(profile: Profile, model: str) -> Plan:

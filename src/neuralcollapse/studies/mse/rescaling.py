@@ -1,7 +1,10 @@
 """Figure 6 of the mse paper: what the two scales of the rescaled squared error do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
 
 from ...training import Plan
 from .._cells import Train
@@ -9,7 +12,7 @@ from .._pictures import figure, series
 from .._plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, Verdict, studies
-from .._twins import MLP, PAPER_NET, rank_correlation
+from .._twins import MLP, PAPER_NET
 
 SWEEPS: dict[Profile, dict[str, tuple[int, ...]]] = {
     "smoke": {"alpha": (1, 5), "M": (1, 5)},
@@ -51,7 +54,7 @@ class Rescaling(Study):
         for (sweep,), mine in results.groups("sweep"):
             scale = mine.labels("value")
             train, test, nc1 = mine.final("accuracy"), mine.final("accuracy", "test"), mine.final("nc1")
-            least = min(least, *(rank_correlation(scale, values) for values in (train, test, -nc1)))
+            least = min(least, *(_rank_correlation(scale, values) for values in (train, test, -nc1)))
             texts.append(
                 f"{sweep} from {scale[0]} to {scale[-1]}: NC1 {nc1[0]:.3g} to {nc1[-1]:.3g}, training accuracy "
                 f"{train[0]:.1%} to {train[-1]:.1%}, test accuracy {test[0]:.1%} to {test[-1]:.1%}"
@@ -95,3 +98,10 @@ def _plan(profile: Profile, loss: str) -> Plan:
         data = {"data": "cifar100:size=16", "per_class": 100, "test_per_class": 20}
         return desk_plan(**{**MLP, **data, **common})
     return paper_plan(**common, data="mini-imagenet", model=PAPER_NET)
+
+
+def _rank_correlation(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
+    """Spearman's; 0 where one of the two is constant, which neither rises nor falls."""
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 0.0
+    return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
