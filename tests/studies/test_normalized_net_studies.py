@@ -58,7 +58,12 @@ def test_overparameterization(tmp_path: Path, slow: list[float], nc1: float, out
     other = made_up(tmp_path / "regularized", slow, nc1)
     runs = {"normalized": fast, "regularized": other}
     entries = [Result({"labels": "true", "net": "resnet18", "model": model}, run) for model, run in runs.items()]
-    assert studies.get("normalized/overparameterization").check(Results("desk", tuple(entries))).outcome == outcome
+    check = studies.get("normalized/overparameterization").check
+    assert check(Results("desk", tuple(entries))).outcome == outcome
+    runs = {"normalized": made_up(tmp_path / "slower", [0.5, 0.6, 0.7], 0.1), "regularized": fast}
+    entries = [Result({"labels": "true", "net": "resnet18", "model": model}, run) for model, run in runs.items()]
+    verdict = check(Results("desk", tuple(entries)))  # only the normalised net never fits: infinitely later
+    assert (verdict.outcome, verdict.figure) == ("does not hold", None)
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,11 @@ class Verdict:
 
     @classmethod
     def of(cls, holds: bool | np.bool_, figure: float | np.floating, meaning: str, measured: str) -> "Verdict":
-        """Holds or does not hold; not decided if the figure is not finite."""
+        """Holds or does not hold; not decided if the figure is not a number. An infinite one is left out."""
         number = float(figure)
-        if not np.isfinite(number):
+        if np.isnan(number):
             return cls(UNDECIDED, None, meaning, measured)
-        return cls(HOLDS if holds else FAILS, number, meaning, measured)
+        return cls(HOLDS if holds else FAILS, number if np.isfinite(number) else None, meaning, measured)
 
 
 class Study(ABC):
