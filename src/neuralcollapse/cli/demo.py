@@ -80,15 +80,15 @@ def _show(outcome: "Outcome", path: Path) -> None:
 def _table(rows: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
-    table = Table(title="at the last epoch, and the certificate of the model")
-    columns = ("loss", "train", "test", "nc1", "nc2", "nc3", "|w| / theory", "|h| / theory", "certified gap")
+    table = Table(title="at the last epoch; gap: what the certificate proves of the model")
+    columns = ("loss", "train", "test", "nc1", "nc2", "nc3", "|w| / theory", "|h| / theory", "gap")
     for number, name in enumerate(columns):
         table.add_column(name, justify="right" if number else "left")
     for row in rows:
         table.add_row(
             row["loss"],
             *(f"{row[name]:.1%}" for name in ("train_accuracy", "test_accuracy")),
-            *(f"{row[name]:.2g}" for name in ("nc1", "nc2", "nc3")),
+            *(f"{row[name]:.0e}" for name in ("nc1", "nc2", "nc3")),
             *(f"{row[f'{name}_net'] / row[f'{name}_predicted']:.3f}" for name in ("weight_norm", "feature_norm")),
             f"{row['certified_gap']:.0e}",
         )
