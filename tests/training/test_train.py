@@ -223,6 +223,28 @@ def test_classifier_decay_is_in_the_objective(head):
     assert float(objective.detach() - loss) == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
+def test_lbfgs_trains_a_convolutional_net_in_either_memory_layout(tmp_path):
+    ends = []
+    for layout in (True, False):
+        plan = small(
+            data="digits",
+            per_class=12,
+            test_per_class=2,
+            measure="every",
+            model="resnet8:width=8",
+            optimizer="lbfgs:iterations=5",
+            learning_rate=0.1,
+            batch_size=120,
+            epochs=3,
+            channels_last=layout,
+        )
+        run = train(plan, tmp_path / str(layout))
+        ends.append([row["loss"] for row in run.history if row["split"] == "train"])
+    # The same steps, until rounding has grown.
+    assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-4)
+    assert all(losses[-1] < losses[0] for losses in ends)
+
+
 def test_weight_decay_of_lbfgs_is_in_the_objective():
     machine = engine(optimizer="lbfgs", weight_decay=0.02, batch_size=120)
     images, labels = one_batch(machine)

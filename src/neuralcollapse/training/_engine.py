@@ -146,6 +146,9 @@ class Engine:
 
         def closure() -> Tensor:
             objective, loss = self._gradient(images, labels, size)
+            for parameter in self.parameters:  # the optimizer strings gradients together, which needs rows in order
+                if parameter.grad is not None:
+                    parameter.grad = parameter.grad.contiguous()
             first.append(loss)
             return objective
 
