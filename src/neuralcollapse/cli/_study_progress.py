@@ -1,14 +1,13 @@
 """How a run of studies shows itself: a bar on a terminal, plain lines elsewhere, both on stderr; verdicts on stdout."""
 
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from ..studies import Outcome, Status
-from ._train_progress import duration
+from ._progress import Bar
 
 __all__ = ["Display"]
 
@@ -16,42 +15,19 @@ LINE_SECONDS = 30.0
 MARKS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
 
 
-class Display:
+class Display(Bar):
     """Cells done, and the time left."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True)
-        columns = (
-            TextColumn("cells {task.fields[text]}"),
-            BarColumn(),
-            TextColumn("{task.fields[left]}"),
-            TimeElapsedColumn(),
-        )
-        self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
-        self.task = self.bar.add_task("", total=1.0, text="", left="")
-        self.began: tuple[float, float] | None = None
+        text, left = TextColumn("cells {task.fields[text]}"), TextColumn("{task.fields[left]}")
+        super().__init__(text, BarColumn(), left, TimeElapsedColumn(), text="", left="")
         self.last_line = 0.0
         self.seen = -1
-
-    def __enter__(self) -> "Display":
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
 
     def status(self, status: Status) -> None:
         """Called whenever something has happened, and twice a second otherwise."""
         now = time.monotonic()
-        if self.began is None:
-            self.began = (now, status.fraction)
-        start, before = self.began
-        left = ""
-        if status.fraction > before:
-            left = f"{duration((now - start) * (1 - status.fraction) / (status.fraction - before))} left"
-        text = f"{status.done}/{status.cells}"
+        left, text = self.time_left(status.fraction), f"{status.done}/{status.cells}"
         self.bar.update(self.task, completed=status.fraction, text=text, left=left)
         if status.failure is not None:
             self.console.print(f"a cell failed: {status.failure}", markup=False, highlight=False, soft_wrap=True)

@@ -10,6 +10,7 @@ computed of the loss there is kept.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -156,10 +157,11 @@ class LogitModel(Model):
         """What the objective has besides the mean loss."""
         return 0.0
 
+    @abstractmethod
     def finish_gradient_(self, x: Float[Tensor, " D"], pull: Float[Tensor, " D"]) -> Tensor | None:
         """Turn the pull of the mean loss on x into the gradient; the result goes to the Hessian."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish_hessian_(
         self,
         hessian: "LogitHessian",
@@ -169,11 +171,10 @@ class LogitModel(Model):
         out: Float[Tensor, "R d"],
     ) -> None:
         """Turn the mean loss's own product ``bend`` into the whole one; ``turn`` and ``out`` are rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def along(self, state: "LogitState", direction: Float[Tensor, " D"], unit: float) -> "Along":
         """How value and logits change along the ray x + t unit d besides Z0 + t Z1 + t^2 Z2."""
-        raise NotImplementedError
 
 
 class PartLoss:
