@@ -16,18 +16,18 @@ __version__ = "0.1.0"
 
 _LAYERS = (
     "data",
-    "explorer",
     "frames",
     "integrations",
     "landscape",
     "losses",
     "metrics",
     "models",
-    "report",
     "studies",
     "training",
     "ufm",
+    "web",
 )
+_FROM_WEB = ("explorer", "report")
 _FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model")
 
 __all__ = [
@@ -48,24 +48,25 @@ __all__ = [
     "studies",
     "training",
     "ufm",
+    "web",
 ]
 
 if TYPE_CHECKING:
     from . import (
         data,
-        explorer,
         frames,
         integrations,
         landscape,
         losses,
         metrics,
         models,
-        report,
         studies,
         training,
         ufm,
+        web,
     )
     from .metrics import ClassStatistics, CollapseReport, measure, measure_model
+    from .web import explorer, report
 
 
 def __getattr__(name: str):
@@ -73,6 +74,8 @@ def __getattr__(name: str):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _FROM_METRICS:
         return getattr(importlib.import_module(f"{__name__}.metrics"), name)
+    if name in _FROM_WEB:
+        return importlib.import_module(f"{__name__}.web.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

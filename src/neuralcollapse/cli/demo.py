@@ -36,7 +36,7 @@ def demo(
     """
     from rich.console import Console
 
-    from ..report import write_demo
+    from ..web.report import write_demo
     from ..studies import run_studies
     from ..studies.demo import Demo
     from ._study_progress import Display

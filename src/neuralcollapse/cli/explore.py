@@ -31,7 +31,7 @@ def explore(
     from .._support.checks import integer
 
     integer("--port", port, minimum=0, maximum=65535)
-    from ..explorer import ExplorerServer
+    from ..web.explorer import ExplorerServer
 
     with ExplorerServer(port, results) as server:
         sys.stdout.write(f"{server.url}  (Ctrl-C ends it)\n")

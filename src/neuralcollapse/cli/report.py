@@ -31,7 +31,7 @@ def report(*folders: Path, out: Path = Path("report.html")) -> int:
     """
     from rich.console import Console
 
-    from ..report import write
+    from ..web.report import write
 
     if not folders:
         raise ValueError("DIR is missing: name at least one folder of results")

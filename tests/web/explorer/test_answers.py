@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from neuralcollapse import landscape, losses, metrics
 from neuralcollapse.cli import main
-from neuralcollapse.explorer._optimum import class_rows, flat_view
+from neuralcollapse.web.explorer._optimum import class_rows, flat_view
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegularizedUFM, methods, solve
 
 pytestmark = pytest.mark.unchecked

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ufm import Problem, Trace, solve
+from ...ufm import Problem, Trace, solve
 from ._fields import Fields, Limits, problem_of
 from ._optimum import class_rows, flat_view
 from ._words import command

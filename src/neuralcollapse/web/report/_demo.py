@@ -9,14 +9,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from .._support.files import write_text
-from ..frames import simplex_etf
-from ..metrics import METRICS
-from ..studies._pictures import COLOURS, GREY, colour, figure, styled
-from ..studies._theory import closed_form_loss
-from ..studies.demo import LOSS_WORDS, Demo, sizes
-from ..training import Run
-from ..ufm import Trace
+from ..._support.files import write_text
+from ...frames import simplex_etf
+from ...metrics import METRICS
+from ...studies._pictures import COLOURS, GREY, colour, figure, styled
+from ...studies._theory import closed_form_loss
+from ...studies.demo import LOSS_WORDS, Demo, sizes
+from ...training import Run
+from ...ufm import Trace
 from ._charts import LEVEL, Curve, Panel, picture
 from ._files import environment, read_json
 from ._numbers import duration, heading, shown

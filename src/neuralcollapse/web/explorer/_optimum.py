@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..landscape import psi, xi
-from ..losses import LogitLoss
-from ..ufm import (
+from ...landscape import psi, xi
+from ...losses import LogitLoss
+from ...ufm import (
     ContrastiveUFM,
     NormalizedUFM,
     Optimum,

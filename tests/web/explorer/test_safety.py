@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from neuralcollapse.cli import main
-from neuralcollapse.explorer import ExplorerServer, _measure, _server
+from neuralcollapse.web.explorer import ExplorerServer, _measure, _server
 
 pytestmark = pytest.mark.unchecked
 

@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ..studies._pictures import BLUE, metric_name
-from ..ufm import Certificate, Trace
+from ...studies._pictures import BLUE, metric_name
+from ...ufm import Certificate, Trace
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown
 from ._parts import Badge, Details, Section, table_of

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..landscape import FeatureSlice, phase_diagram
-from ..losses import logit_loss
+from ...landscape import FeatureSlice, phase_diagram
+from ...losses import logit_loss
 from ._fields import Fields
 
 __all__ = ["describe_phases", "describe_slice"]

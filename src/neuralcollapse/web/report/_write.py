@@ -9,8 +9,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from .. import __version__
-from .._support.files import write_text
+from ... import __version__
+from ..._support.files import write_text
 from ._find import sections
 from ._numbers import duration
 from ._parts import Section

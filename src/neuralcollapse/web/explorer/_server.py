@@ -319,7 +319,7 @@ def _finite(value: Any) -> Any:
 
 def _static_files() -> dict[str, tuple[bytes, str]]:
     """The page's own files by path: all there is to serve, so no path reaches the disk."""
-    folder = resources.files("neuralcollapse.explorer") / "static"
+    folder = resources.files("neuralcollapse.web.explorer") / "static"
     files = {
         f"/{file.name}": (file.read_bytes(), TYPES[Path(file.name).suffix])
         for file in folder.iterdir()

@@ -2,8 +2,8 @@
 
 import shlex
 
-from ..losses import LogitLoss
-from ..ufm import NormalizedUFM, Problem, RegularizedUFM
+from ...losses import LogitLoss
+from ...ufm import NormalizedUFM, Problem, RegularizedUFM
 
 __all__ = ["METRIC_WORDS", "command", "dimension_sentence", "formula_sentence", "regime_sentence"]
 

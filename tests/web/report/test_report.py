@@ -9,9 +9,9 @@ import pytest
 
 import neuralcollapse as nc
 from neuralcollapse.cli import main
-from neuralcollapse.report._numbers import duration, shown
-from neuralcollapse.report._parts import table_of
-from neuralcollapse.report._svg import inline_svg
+from neuralcollapse.web.report._numbers import duration, shown
+from neuralcollapse.web.report._parts import table_of
+from neuralcollapse.web.report._svg import inline_svg
 from report_results import NASTY, make_run, make_solve, make_study
 
 pytestmark = pytest.mark.unchecked

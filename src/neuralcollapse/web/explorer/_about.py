@@ -3,10 +3,10 @@
 from dataclasses import fields
 from typing import Any
 
-from .. import __version__, losses
-from ..losses import LogitLoss
-from ..ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM, methods
-from ..ufm.solvers import methods_registry
+from ... import __version__, losses
+from ...losses import LogitLoss
+from ...ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM, methods
+from ...ufm.solvers import methods_registry
 from . import _optimum, _solve
 from ._measure import LARGEST_UPLOAD, SUFFIXES
 

@@ -4,9 +4,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ..studies._pictures import BLUE, LOSSES, RED, metric_name
-from ..studies._theory import closed_form_loss
-from ..training import Plan, Run
+from ...studies._pictures import BLUE, LOSSES, RED, metric_name
+from ...studies._theory import closed_form_loss
+from ...training import Plan, Run
 from ._charts import LEVEL, Curve, Panel, picture
 from ._files import environment, optional_json
 from ._numbers import heading, shown

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .. import losses
-from .._support.checks import describe, integer, real
-from .._support.registry import unknown_name
-from ..ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM
+from ... import losses
+from ..._support.checks import describe, integer, real
+from ..._support.registry import unknown_name
+from ...ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM
 
 __all__ = ["Fields", "Limits", "problem_of"]
 

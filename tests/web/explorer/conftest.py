@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from neuralcollapse.explorer import ExplorerServer
+from neuralcollapse.web.explorer import ExplorerServer
 
 
 @dataclass

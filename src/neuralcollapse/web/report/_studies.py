@@ -65,7 +65,7 @@ def _source(paper: str, figures: Sequence[str]) -> str:
 
 
 def _command(folder: Path, facts: Mapping[str, Any]) -> str:
-    from ..studies.demo import Demo
+    from ...studies.demo import Demo
 
     out = shlex.quote(str(folder.parent.parent))
     if facts["id"] == Demo.id:
