@@ -36,9 +36,9 @@ def demo(
     """
     from rich.console import Console
 
-    from ..web.report import write_demo
     from ..studies import run_studies
     from ..studies.demo import Demo
+    from ..web.report import write_demo
     from ._study_progress import Display
 
     Console(stderr=True, highlight=False).print(

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from neuralcollapse import landscape, losses, metrics
 from neuralcollapse.cli import main
-from neuralcollapse.web.explorer._optimum import class_rows, flat_view
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegularizedUFM, methods, solve
+from neuralcollapse.web.explorer._optimum import class_rows, flat_view
 
 pytestmark = pytest.mark.unchecked
 
