@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from .._support.checks import integer
 
-__all__ = ["low_rank_etf", "orthogonal_frame", "simplex_basis", "simplex_etf", "simplex_gram"]
+__all__ = ["embed", "low_rank_etf", "orthogonal_frame", "simplex_basis", "simplex_etf", "simplex_gram"]
 
 Seed = int | Generator | None
 
@@ -52,7 +52,7 @@ def simplex_etf(num_classes: int, dim: int, seed: Seed = None) -> Float[Tensor, 
             f"dim must be at least num_classes - 1 = {count - 1} for a simplex ETF, got {size}; "
             "low_rank_etf gives the best approximation below that"
         )
-    return math.sqrt(count / (count - 1)) * _embed(simplex_basis(count), size, seed)
+    return math.sqrt(count / (count - 1)) * embed(simplex_basis(count), size, seed)
 
 
 def orthogonal_frame(num_classes: int, dim: int, seed: Seed = None) -> Float[Tensor, "K d"]:
@@ -60,7 +60,7 @@ def orthogonal_frame(num_classes: int, dim: int, seed: Seed = None) -> Float[Ten
     count, size = _sizes(num_classes, dim)
     if size < count:
         raise ValueError(f"dim must be at least num_classes = {count} for an orthogonal frame, got {size}")
-    return _embed(torch.eye(count, dtype=torch.float64), size, seed)
+    return embed(torch.eye(count, dtype=torch.float64), size, seed)
 
 
 def low_rank_etf(num_classes: int, dim: int, seed: Seed = None) -> Float[Tensor, "K d"]:
@@ -84,7 +84,7 @@ def _sizes(num_classes: int, dim: int) -> tuple[int, int]:
     return integer("num_classes", num_classes, minimum=2), integer("dim", dim, minimum=1)
 
 
-def _embed(rows: Tensor, dim: int, seed: Seed) -> Tensor:
+def embed(rows: Tensor, dim: int, seed: Seed) -> Tensor:
     """``rows`` (K, r) isometrically in R^dim: padded by zeros, or along a Haar-random r-frame."""
     rank = rows.shape[1]
     if seed is None:
