@@ -108,6 +108,11 @@ class Model(ABC):
         self.work = float(problem.num_samples * problem.num_classes * problem.dim)
         """Multiplications in a product of features and classifier."""
 
+    def weigh_alike(self) -> None:
+        """Before the first step: the plain metric |W|^2 + |H|^2 + |b|^2, over the number of rows, for the block one."""
+        rows = sum(len(block) for block in self.template.blocks if block.ndim == 2)
+        self.scales = (float(rows),) * len(self.scales)
+
     def take(self) -> Float[Tensor, " D"]:
         """A vector with arbitrary entries."""
         return torch.empty(self.entries, dtype=torch.float64)

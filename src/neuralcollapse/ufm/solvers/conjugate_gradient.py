@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import torch
 
+from ..._support.checks import flag
 from ._line_search import search
 from ._method import Method, methods_registry, rounding
 from ._model import Model, State, dot
@@ -22,12 +23,20 @@ class ConjugateGradient(Method):
     work, so the line search is exact to second order at the price of two products.
     """
 
+    plain: bool = False
+    """Whether to weigh all blocks alike instead of by the block metric."""
+
     name: ClassVar[str] = "conjugate-gradient"
     summary: ClassVar[str] = "Polak-Ribiere in the block metric with an exact line search"
     products: ClassVar[int] = 4
 
+    def __post_init__(self) -> None:
+        flag("plain", self.plain)
+
     def iterate(self, model: Model, state: State) -> Iterator[State]:
         """One gradient and one ray an iteration."""
+        if self.plain:
+            model.weigh_alike()
         steepest = model.precondition(state.gradient, model.take())
         size = dot(state.gradient, steepest)
         direction = torch.neg(steepest, out=model.take())

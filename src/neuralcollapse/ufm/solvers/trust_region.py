@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..._support.checks import flag
 from ._line_search import backtrack
 from ._method import Method, methods_registry, rounding
 from ._model import Model, State, dot
@@ -47,13 +48,21 @@ class TrustRegion(Method):
     ray, at O(NK) a trial, instead of solving again in a smaller region (Nocedal and Yuan 1998).
     """
 
+    plain: bool = False
+    """Whether to weigh all blocks alike instead of by the block metric."""
+
     name: ClassVar[str] = "trust-region"
     summary: ClassVar[str] = "Steihaug-Toint on the analytic Hessian in the block metric; leaves saddles"
     leaves_saddles: ClassVar[bool] = True
     products: ClassVar[int] = 12
 
+    def __post_init__(self) -> None:
+        flag("plain", self.plain)
+
     def iterate(self, model: Model, state: State) -> Iterator[State]:
         """One region an iteration."""
+        if self.plain:
+            model.weigh_alike()
         unit = math.sqrt(len(model.scales))
         radius, widest = unit, math.pi * unit
         precision = torch.float32 if model.work >= SINGLE_FROM else torch.float64
