@@ -76,7 +76,7 @@ def test_options(tmp_path, capsys):
     assert more["num_classes"] == 9
     ignored = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--ignore-label", 3, "--classes", 4))
     assert ignored["num_samples"] < present["num_samples"]
-    assert json.loads(output(capsys, tmp_path / "b.npz", "--json", "--memory", 0))["vci"] is None
+    assert json.loads(output(capsys, tmp_path / "b.npz", "--json", "--memory", 0, "--metrics", "all"))["vci"] is None
 
 
 def test_table_layers_and_page(tmp_path, capsys):

@@ -47,7 +47,7 @@ def run(rank, world, folder):
     statistics.update(H[mine], y[mine])
     statistics.all_reduce()
     reductions = len(calls)
-    second = statistics.second_pass(W, b)
+    second = statistics.second_pass(W, b, metrics="all")
     second.update(H[mine], y[mine])
     second.all_reduce()
 
@@ -58,7 +58,7 @@ def run(rank, world, folder):
     again.update(H[mine], y[mine])
     again.all_reduce()
 
-    metric = NeuralCollapse(K, D)
+    metric = NeuralCollapse(K, D, metrics="all")
     metric.use_classifier(W, b)
     for index in mine.split(17):
         metric.update(H[index], y[index])

@@ -37,6 +37,7 @@ def projected_distance(A, rank):
     return np.linalg.norm(A / np.linalg.norm(A) - U @ U.T / np.sqrt(rank))
 
 
+@np.errstate(divide="ignore", invalid="ignore")
 def all_metrics(H, y, W, b, ood=None, global_mean="samples"):
     H, W, b = (np.asarray(a, dtype=np.float64) for a in (H, W, b))
     y = np.asarray(y)
@@ -82,6 +83,22 @@ def all_metrics(H, y, W, b, ood=None, global_mean="samples"):
         result[f"equinorm_{name}"] = norms.std() / norms.mean()
         result[f"equiangular_{name}"] = cos.std()
         result[f"max_angle_{name}"] = np.abs(cos + 1 / (K - 1)).mean()
+    result |= debiased(H, y, K, global_mean, within)
+    total = W.sum(0)
+    result["nc0"] = np.linalg.norm(total) / np.linalg.norm(W)
+    if d >= K - 1:
+        S, P = W @ W.T, np.eye(K) - 1 / K
+        outside = S - P @ S @ P
+        share = np.linalg.norm(outside) ** 2 / np.linalg.norm(S) ** 2
+        result["nc2_floor"] = np.sqrt(2 - 2 * np.sqrt(1 - share))
+    U, V = (X / np.linalg.norm(X, axis=1, keepdims=True) for X in (C, W))
+    logs = np.array([-np.log(np.linalg.norm(U[k] - U[j])) for k in range(K) for j in range(K) if j != k])
+    result["uniformity_means"] = logs.mean()
+    result["uniformity_means_variation"] = logs.std() / abs(logs.mean())
+    along = (U * V).sum(1)
+    result["nc3_cosine"] = 1 - along.mean()
+    if along.mean() != 0:
+        result["nc3_cosine_variation"] = along.std() / abs(along.mean())
     decided = (H @ W.T + b).argmax(1)
     nearest = ((H[:, None, :] - M[None]) ** 2).sum(2).argmin(1)
     result["nc4_mismatch"] = (decided != nearest).mean()
@@ -89,6 +106,36 @@ def all_metrics(H, y, W, b, ood=None, global_mean="samples"):
     if ood is not None:
         m = np.asarray(ood, dtype=np.float64).mean(0)
         result["nc5_ood"] = np.mean([abs(mk @ m) / np.linalg.norm(mk) / np.linalg.norm(m) for mk in M])
+    return result
+
+
+def debiased(H, y, K, global_mean, within):
+    """The debiased NC1 family by full matrices: noise covariances of every class mean, contrast by contrast."""
+    n = np.bincount(y, minlength=K).astype(float)
+    if n.min() < 2:
+        return {}
+    M = class_means(H, y, K)
+    s2 = np.array([((H[y == k] - M[k]) ** 2).sum() / (n[k] - 1) for k in range(K)])
+    shares = n / n.sum() if global_mean == "samples" else np.full(K, 1 / K)
+    Q = np.eye(K) - np.outer(np.ones(K), shares)
+    C = Q @ M
+    noise = Q @ np.diag(s2 / n) @ Q.T
+    gram = C @ C.T - noise
+    sigma = (n * s2).sum() / n.sum()
+    result = {}
+    if np.trace(gram) > 0:
+        result["nc1_quotient_debiased"] = sigma / (np.trace(gram) / K)
+    apart = [((M[k] - M[j]) ** 2).sum() - s2[k] / n[k] - s2[j] / n[j] for k in range(K) for j in range(K) if j != k]
+    if min(apart) > 0:
+        pairs = [(s2[k] + s2[j]) / 2 for k in range(K) for j in range(K) if j != k]
+        result["cdnv_debiased"] = np.mean(np.array(pairs) / np.array(apart))
+    # Left null vector of every centred matrix: the shares. Positive definite off it?
+    basis = np.linalg.svd(np.eye(K) - np.outer(shares, shares) / (shares @ shares))[0][:, : K - 1]
+    if C.shape[1] >= K - 1 and np.linalg.eigvalsh(basis.T @ gram @ basis).min() > 0:
+        U, _, Vt = np.linalg.svd(C, full_matrices=False)
+        U, Vt = U[:, : K - 1], Vt[: K - 1]
+        spread = U @ Vt @ (within * sigma / np.trace(within)) @ Vt.T @ U.T
+        result["nc1_debiased"] = np.trace(spread @ np.linalg.pinv(gram, rcond=1e-11))
     return result
 
 

@@ -29,7 +29,7 @@ def test_processes_change_no_metric(world, runs):
     H, y, W, b = distributed_worker.data()
     statistics = nc.ClassStatistics(distributed_worker.K, distributed_worker.D)
     statistics.update(H, y)
-    second = statistics.second_pass(W, b)
+    second = statistics.second_pass(W, b, metrics="all")
     second.update(H, y)
     expected = second.report()
     sizes = []

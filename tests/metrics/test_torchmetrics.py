@@ -49,7 +49,7 @@ def test_update_forward_reset_clone_and_pickle():
     assert metric.statistics().total == 0
     for index in torch.arange(120).split(40):
         batch = metric(H[index], y[index])
-        same(batch, nc.measure(H[index], y[index], W, metrics=list(batch), num_classes=4))
+        same(batch, nc.measure(H[index].double(), y[index], W, metrics=list(batch), num_classes=4))
     same(metric.compute(), expected)
     metric.half()
     same(metric.compute(), expected)

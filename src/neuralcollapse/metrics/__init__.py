@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
+from ._decomposition import SquaredErrorParts, squared_error_parts
 from ._helpers import class_means, nc5_ood
 from ._measure import measure
 from ._model import measure_layers, measure_model
@@ -29,12 +30,14 @@ __all__ = [
     "NeuralCollapse",
     "ReportComparison",
     "SecondPass",
+    "SquaredErrorParts",
     "class_means",
     "classifier_of",
     "measure",
     "measure_layers",
     "measure_model",
     "nc5_ood",
+    "squared_error_parts",
 ]
 
 

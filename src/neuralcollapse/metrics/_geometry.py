@@ -78,6 +78,8 @@ class Geometry:
     out_of_distribution_mean: Float[Tensor, " d"] | None = None
     missing: dict[str, str] = field(default_factory=dict)
     """Reasons for parts that could have been collected and were not, by need."""
+    class_shares: Float[Tensor, " K"] | None = None
+    """The weights a_k of the class means in the global mean; ``None`` for n_k/N."""
 
     @property
     def num_classes(self) -> int:
@@ -93,6 +95,11 @@ class Geometry:
     def total(self) -> int:
         """N."""
         return int(self.counts.sum())
+
+    @property
+    def mean_shares(self) -> Float[Tensor, " K"]:
+        """Weights a_k with h_G = sum_k a_k m_k."""
+        return self.counts.to(torch.float64) / self.total if self.class_shares is None else self.class_shares
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -209,6 +216,7 @@ def geometry_of(
         samples,
         out_of_distribution_mean,
         missing or {},
+        share,
     )
 
 

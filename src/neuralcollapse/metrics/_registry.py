@@ -19,7 +19,8 @@ class Metric:
 
     ``at_collapse`` gives the value at exact collapse for K classes; ``at_random`` says what features without
     structure give, and ``random_value(K, n, d)`` is that as a number where one is known (independent standard
-    normal features and classifier, n samples a class).
+    normal features and classifier, n samples a class). ``core`` metrics cost at most products with the class
+    means; they are what a report has unless it is asked for more.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Metric:
     compute: Callable[[Geometry], float]
     needs: frozenset[Need] = frozenset()
     random_value: Callable[[int, int, int], float] | None = field(default=None, compare=False)
+    core: bool = True
 
 
 METRICS: Registry[Metric] = Registry("metric")
@@ -52,6 +54,7 @@ def define(
     at_collapse: float | Callable[[int], float] = 0.0,
     needs: tuple[Need, ...] = (),
     random_value: Callable[[int, int, int], float] | None = None,
+    core: bool = True,
 ) -> Callable[[Callable[[Geometry], float]], Callable[[Geometry], float]]:
     """Register the decorated function of a :class:`Geometry` as the metric ``name``."""
     value = at_collapse if callable(at_collapse) else lambda num_classes: float(at_collapse)
@@ -71,6 +74,7 @@ def define(
                 compute,
                 frozenset(needs),
                 random_value,
+                core,
             )
         )
         return compute
@@ -78,18 +82,22 @@ def define(
     return register
 
 
+GROUPS = ("core", "all")
+
+
 def select(metrics: object) -> tuple[Metric, ...]:
-    """The metrics named by ``None`` (all), one name, or several; ordered by the property they measure."""
-    if metrics is None:
-        chosen = list(METRICS.values())
-    else:
-        names = [metrics] if isinstance(metrics, str) else metrics
-        if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in names):
-            raise TypeError(f"metrics must be None or names of metrics, got {metrics!r}")
-        if not names:
-            raise ValueError(f"metrics must name at least one of: {', '.join(METRICS)}")
-        for name in names:
-            if name not in METRICS:
-                raise unknown_name("metric", name, list(METRICS))
-        chosen = [METRICS[name] for name in dict.fromkeys(names)]
-    return tuple(sorted(chosen, key=lambda metric: (metric.property, metric.name)))
+    """The metrics named by ``"core"`` (or ``None``), ``"all"``, one name, or several; ordered by their property."""
+    names = ["core"] if metrics is None else [metrics] if isinstance(metrics, str) else metrics
+    if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in names):
+        raise TypeError(f"metrics must be 'core', 'all' or names of metrics, got {metrics!r}")
+    if not names:
+        raise ValueError(f"metrics must name at least one of: {', '.join([*GROUPS, *METRICS])}")
+    chosen: dict[str, Metric] = {}
+    for name in names:
+        if name in GROUPS:
+            chosen |= {metric.name: metric for metric in METRICS.values() if metric.core or name == "all"}
+        elif name in METRICS:
+            chosen[METRICS[name].name] = METRICS[name]
+        else:
+            raise unknown_name("metric", name, [*GROUPS, *METRICS])
+    return tuple(sorted(chosen.values(), key=lambda metric: (metric.property, metric.name)))

@@ -20,7 +20,8 @@ def equinorm(rows: Float[Tensor, "K d"]) -> float:
     return float(norms.std(correction=0) / norms.mean())
 
 
-def _unit_rows(rows: Float[Tensor, "K d"]) -> Float[Tensor, "K d"]:
+def unit_rows(rows: Float[Tensor, "K d"]) -> Float[Tensor, "K d"]:
+    """Rows of unit length; a zero row has no direction."""
     scaled = rows / rows.abs().max()
     norms = scaled.square().sum(1, keepdim=True).sqrt()
     zero = (norms[:, 0] == 0).nonzero()
@@ -31,7 +32,7 @@ def _unit_rows(rows: Float[Tensor, "K d"]) -> Float[Tensor, "K d"]:
 
 def _mean_over_pairs(rows: Float[Tensor, "K d"], value: Callable[[Tensor], Tensor]) -> float:
     """The mean of ``value(cosine)`` over ordered pairs of different rows, in tiles."""
-    unit = _unit_rows(rows)
+    unit = unit_rows(rows)
     count, total = unit.shape[0], 0.0
     for start in range(0, count, TILE):
         stop = min(start + TILE, count)

@@ -13,6 +13,7 @@ from .._registry import define
     at_collapse=1.0,
     at_random="somewhat below min(n, d)",
     needs=("ranks",),
+    core=False,
 )
 def numerical_rank(geometry: Geometry) -> float:
     """One when every class is a single direction; the features are not centred."""

@@ -19,6 +19,7 @@ from .._registry import define
         0.0, 1 - max(dim, num_classes - 1) / (num_classes * per_class - 1)
     ),
     needs=("scatter",),
+    core=False,
 )
 def vci(geometry: Geometry) -> float:
     """tr((T + L)^-1 T) / r, with L = diag(s_i^2 / K) and T the residual of S_W on the span of the means.

@@ -1,0 +1,114 @@
+"""NC2 and NC3 for any number of classes: uniform directions of the means, and rows along them.
+
+These need no simplex ETF, so they also speak where K > d+1 (language models).
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .._geometry import Geometry, NotApplicableError
+from .._registry import define
+from .angles import unit_rows
+
+TILE = 1024
+PAPER_NC2 = "Liu et al. 2023; Wu and Papyan 2024"
+PAPER_NC3 = "Wu and Papyan 2024"
+
+
+def _log_distances(geometry: Geometry) -> tuple[float, float]:
+    """Mean and standard deviation over pairs k != j of -log |u_k - u_j|, u_k the unit centred means."""
+    unit = unit_rows(geometry.require_means())
+    count = unit.shape[0]
+    # Deviations from the value of the simplex: where all agree, the variance does not come from a cancellation.
+    ideal = -0.5 * math.log(2 * count / (count - 1))
+    first = second = 0.0
+    for start in range(0, count, TILE):
+        rows = unit[start : start + TILE]
+        squares = 2 - 2 * (rows @ unit.T)
+        own = torch.arange(start, start + rows.shape[0])
+        close = squares < 1e-4
+        close[own - start, own] = False
+        if bool(close.any()):
+            left, right = close.nonzero(as_tuple=True)
+            squares[left, right] = (rows[left] - unit[right]).square().sum(1)
+        squares[own - start, own] = math.exp(-2 * ideal)
+        if float(squares.min()) <= 0.0:
+            k, j = divmod(int(squares.argmin()), count)
+            raise NotApplicableError(f"the centred means of classes {k + start} and {j} have the same direction")
+        deviation = -0.5 * squares.log() - ideal
+        deviation[own - start, own] = 0.0
+        first += float(deviation.sum())
+        second += float(deviation.square().sum())
+    pairs = count * (count - 1)
+    mean = first / pairs
+    return ideal + mean, math.sqrt(max(second / pairs - mean**2, 0.0))
+
+
+@define(
+    "uniformity_means",
+    property="NC2 geometry",
+    definition="mean over k != j of -log|u_k - u_j|, u_k the unit centred class means",
+    paper=PAPER_NC2,
+    lowest=-math.log(2),
+    at_collapse=lambda num_classes: -0.5 * math.log(2 * num_classes / (num_classes - 1)),
+    at_random="about -log(2)/2 for normal features in many dimensions",
+)
+def uniformity_means(geometry: Geometry) -> float:
+    """The least possible for K <= d+1 is that of the simplex; for more classes it is higher and not known."""
+    return _log_distances(geometry)[0]
+
+
+@define(
+    "uniformity_means_variation",
+    property="NC2 geometry",
+    definition="std over |mean| of -log|u_k - u_j| over k != j, u_k the unit centred class means",
+    paper="Wu and Papyan 2024 (GNC2)",
+    at_random="about 1/(sqrt(d) log 2) for normal features in many dimensions",
+)
+def uniformity_means_variation(geometry: Geometry) -> float:
+    """Zero when all directions are equally far from one another."""
+    mean, deviation = _log_distances(geometry)
+    if mean == 0.0:
+        raise NotApplicableError("the mean of -log distance is zero, so it has no coefficient of variation")
+    return deviation / abs(mean)
+
+
+def _row_cosines(geometry: Geometry) -> Float[Tensor, " K"]:
+    """1 - cos(w_k, m_k - h_G), as |unit difference|^2/2: exact near zero."""
+    weight, means = unit_rows(geometry.require_weight()), unit_rows(geometry.require_means())
+    return (weight - means).square().sum(1) / 2
+
+
+@define(
+    "nc3_cosine",
+    property="NC3 self-duality",
+    definition="mean over k of 1 - cos(w_k, m_k - h_G)",
+    paper=PAPER_NC3,
+    highest=2.0,
+    at_random="1: classifier and means have nothing in common",
+    needs=("weight",),
+    random_value=lambda num_classes, per_class, dim: 1.0,
+)
+def nc3_cosine(geometry: Geometry) -> float:
+    """Zero when every row of the classifier points along its class mean, simplex or not, whatever the norms."""
+    return float(_row_cosines(geometry).mean())
+
+
+@define(
+    "nc3_cosine_variation",
+    property="NC3 self-duality",
+    definition="std over |mean| of cos(w_k, m_k - h_G) over k",
+    paper="Wu and Papyan 2024 (UNC3)",
+    at_random="large: the mean cosine is close to zero",
+    needs=("weight",),
+)
+def nc3_cosine_variation(geometry: Geometry) -> float:
+    """Zero when all rows are equally well aligned with their class means."""
+    apart = _row_cosines(geometry)
+    mean = float(1 - apart.mean())
+    if mean == 0.0:
+        raise NotApplicableError("the mean cosine is zero, so it has no coefficient of variation")
+    return float(apart.std(correction=0)) / abs(mean)
