@@ -65,7 +65,7 @@ def everything(tmp_path_factory):
 
 def test_the_page_says_what_it_should(everything):
     page = Page(everything)
-    for words in ("geometric paper, figure 11, table 2", "does not hold", "98.33 %", "1.50×10⁻⁶", "12,345", "2.0 min"):
+    for words in ("geometric paper, figure 11, table 2", "contradicted", "98.33 %", "1.50×10⁻⁶", "12,345", "2.0 min"):
         assert words in page.words, words
     assert "neuralcollapse study run geometric/bound --profile smoke --out" in page.words
     assert "Theory beside measurement" in page.words
