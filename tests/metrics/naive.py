@@ -1,6 +1,7 @@
 """Every metric once more, straight from its definition in float64 numpy, without shortcuts."""
 
 import numpy as np
+from scipy.optimize import nnls
 
 
 def class_means(H, y, K):
@@ -97,6 +98,16 @@ def all_metrics(H, y, W, b, ood=None, global_mean="samples"):
     result["uniformity_means_variation"] = logs.std() / abs(logs.mean())
     along = (U * V).sum(1)
     result["nc3_cosine"] = 1 - along.mean()
+    for name, X in (("weight", V), ("means", U)):
+        result[f"one_vs_rest_{name}"] = min(hull_distance(X, k) for k in range(K))
+    if d >= K - 1:
+        n, P = np.bincount(y, minlength=K).astype(float), np.eye(K) - 1 / K
+        values, vectors = np.linalg.eigh(P @ np.diag(n) @ P)
+        kept = values > 1e-10 * values[-1]
+        for name, X, power in (("weight", W, 0.5), ("means", P @ M, -0.5)):
+            S = (vectors[:, kept] * values[kept] ** power) @ vectors[:, kept].T
+            G = X @ X.T
+            result[f"seli_{name}"] = np.linalg.norm(G / np.linalg.norm(G) - S / np.linalg.norm(S))
     if along.mean() != 0:
         result["nc3_cosine_variation"] = along.std() / abs(along.mean())
     decided = (H @ W.T + b).argmax(1)
@@ -137,6 +148,14 @@ def debiased(H, y, K, global_mean, within):
         spread = U @ Vt @ (within * sigma / np.trace(within)) @ Vt.T @ U.T
         result["nc1_debiased"] = np.trace(spread @ np.linalg.pinv(gram, rcond=1e-11))
     return result
+
+
+def hull_distance(X, k):
+    """min |x_k - others' a| over a >= 0 with sum 1, by non-negative least squares with a heavy row for the sum."""
+    others, heavy = np.delete(X, k, axis=0), 1e4
+    A = np.vstack([others.T, np.full(len(others), heavy)])
+    a = nnls(A, np.append(X[k], heavy))[0]
+    return np.linalg.norm(X[k] - a @ others / a.sum())
 
 
 def margins(H, y, W, centre):

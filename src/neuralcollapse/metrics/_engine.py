@@ -43,9 +43,7 @@ def _chunks(source: Source, step: int) -> int:
     return -(-source.rows // step)
 
 
-def one_pass(
-    source: Source, labels: Int[Tensor, " N"], num_classes: int, passes: int, precision: torch.dtype
-) -> ClassStatistics:
+def one_pass(source: Source, labels: Int[Tensor, " N"], num_classes: int, passes: int) -> ClassStatistics:
     """Exact class statistics in one read; with ``passes=1`` including the d x d scatter."""
     step = chunk_rows(source.dim) if passes == 2 else min(4096, max(1024, chunk_rows(source.dim)))
 
@@ -53,18 +51,18 @@ def one_pass(
         statistics = ClassStatistics(num_classes, source.dim, passes=passes)
         for number in numbers:
             start, stop = number * step, min((number + 1) * step, source.rows)
-            statistics.add(source.slice(start, stop), labels[start:stop], precision)
+            statistics._add(source.slice(start, stop).to(torch.float64), labels[start:stop])
         return statistics
 
     first, *others = _share(_chunks(source, step), work, 16 * num_classes * source.dim)
     for other in others:
         first.merge(other)
-    if not bool(torch.isfinite(first.means).all()) or not bool(torch.isfinite(first.class_variances).all()):
+    if not bool(torch.isfinite(first._mean).all()) or not bool(torch.isfinite(first._squares).all()):
         raise nonfinite_error(source)
     return first
 
 
-def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, precision: torch.dtype) -> ClassStatistics:
+def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int) -> ClassStatistics:
     """Counts and means only (``passes=2``, without variances), summed in float64.
 
     For features of single or lower precision: their own rounding is far above that of these sums.
@@ -83,9 +81,11 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, pre
         first += other
     if not bool(torch.isfinite(first).all()):
         raise nonfinite_error(source)
+    statistics = ClassStatistics(num_classes, source.dim, passes=2)
     counts = torch.bincount(labels, minlength=num_classes)
-    first /= counts.clamp(min=1)[:, None]
-    return ClassStatistics.from_moments(counts, first, precision=precision)
+    statistics._counts = counts
+    statistics._mean = first / counts.clamp(min=1)[:, None]
+    return statistics
 
 
 def look_again(source: Source, labels: Int[Tensor, " N"], geometry: Geometry, needs: frozenset[str]) -> SecondPass:

@@ -17,8 +17,7 @@ from ._index import write_index
 from ._pictures import empty_picture, save_picture, styled
 from ._results import Planned, Result, Results
 from ._store import Store
-from ._study import Profile, Study, check_profile
-from .claims import Part, Ruling
+from ._study import UNDECIDED, Profile, Study, Verdict, check_profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,23 +27,13 @@ __all__ = ["Outcome", "Status", "first_steps", "run_studies"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A study's parts with their verdicts, where its files are, and the cells that failed, by name, with errors."""
+    """A study's verdict, where its files are, and the cells that failed, by name, with their errors."""
 
     study: Study
     profile: Profile
-    parts: tuple[Part, ...]
+    verdict: Verdict
     folder: Path
     failures: dict[str, str]
-
-    @property
-    def headline(self) -> Part:
-        """The part that decides."""
-        return next(part for part in self.parts if part.decides)
-
-    @property
-    def verdict(self) -> Ruling:
-        """That of the part that decides."""
-        return self.headline.verdict
 
 
 @dataclass(frozen=True)
@@ -159,7 +148,7 @@ def _conclude(
             )
     results = Results(profile, tuple(found))
     folder = store.study(study.id)
-    parts = study.parts(results, len(failures))
+    verdict = _verdict(study, profile, results, failures)
     save_picture(_picture(study, results, failures), folder / "figure")
     interactive = None if failures else study.interactive(results)
     if interactive is not None:
@@ -167,8 +156,18 @@ def _conclude(
     write_json(folder / "table.json", [] if failures else study.table(results))
     write_json(folder / "timing.json", {entry.name: store.seconds(entry.cell) for entry in planned})
     write_json(folder / "environment.json", describe_environment(torch.device("cpu"), 1, 0))
-    write_json(folder / "study.json", _facts(study, profile, planned, parts, failures, store))
-    return Outcome(study, profile, parts, folder, failures)
+    write_json(folder / "study.json", _facts(study, profile, planned, verdict, failures))
+    return Outcome(study, profile, verdict, folder, failures)
+
+
+def _verdict(study: Study, profile: Profile, results: Results, failures: dict[str, str]) -> Verdict:
+    if failures:
+        return Verdict(UNDECIDED, None, "", f"{len(failures)} of its cells failed")
+    verdict = study.check(results)
+    if profile not in study.decides:
+        small = f"The {profile} profile is too small to decide. {verdict.measured}"
+        return Verdict(UNDECIDED, verdict.figure, verdict.meaning, small)
+    return verdict
 
 
 def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figure":
@@ -182,14 +181,8 @@ def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figur
 
 
 def _facts(
-    study: Study,
-    profile: Profile,
-    planned: Sequence[Planned],
-    parts: Sequence[Part],
-    failures: dict[str, str],
-    store: Store,
+    study: Study, profile: Profile, planned: Sequence[Planned], verdict: Verdict, failures: dict[str, str]
 ) -> dict[str, Any]:
-    headline = next(part for part in parts if part.decides)
     return {
         "id": study.id,
         "paper": study.paper,
@@ -197,11 +190,11 @@ def _facts(
         "question": study.question,
         "profile": profile,
         "setting": study.setting.get(profile),
-        "variation": None,
-        "verdict": headline.verdict,
-        "parts": [part.to_dict() for part in parts],
-        "sensitivity": {part.name: [dict(row) for row in part.table] for part in parts if part.table},
-        "cpu_minutes": sum(store.seconds(entry.cell, "cpu_seconds") or 0.0 for entry in planned) / 60,
+        "claim": study.claim,
+        "verdict": verdict.outcome,
+        "figure_of_merit": verdict.figure,
+        "figure_of_merit_is": verdict.meaning,
+        "measured": verdict.measured,
         "cells": [
             {
                 "labels": dict(entry.labels),
