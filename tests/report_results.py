@@ -13,6 +13,14 @@ from neuralcollapse.ufm import NormalizedUFM, solve
 NASTY = "<script>window.broken = true</script>"
 
 
+def make_part(**changes: object) -> dict[str, object]:
+    """One part of a claim, with markup in every text."""
+    part = {"name": "distance", "says": f"a < b {NASTY}", "source": f"Figure 11 {NASTY}", "kind": "paper"}
+    part |= {"verdict": "holds", "measured": 1.25e-7, "low": 1e-7, "high": 1.5e-7, "limit": f"at most 1 {NASTY}"}
+    part |= {"floor": None, "erratum": None, "why": f"Found {NASTY}", "decides": True}
+    return part | changes
+
+
 def make_study(out: Path, name: str = "geometric/bound", *, interactive: bool = True, **changes: object) -> Path:
     """The files of one study, with markup in every text; ``changes`` replace entries of study.json."""
     folder = out / name
@@ -23,11 +31,10 @@ def make_study(out: Path, name: str = "geometric/bound", *, interactive: bool = 
         "question": f"Does it hold? {NASTY}",
         "profile": "smoke",
         "setting": f"Small & quick {NASTY}",
-        "claim": f"a < b {NASTY}",
+        "variation": None,
         "verdict": "holds",
-        "figure_of_merit": 1.25e-7,
-        "figure_of_merit_is": f"a distance {NASTY}",
-        "measured": f"Found {NASTY}",
+        "parts": [make_part()],
+        "cpu_minutes": 2.0,
         "cells": [
             {
                 "labels": {"loss": NASTY, "seed": seed},

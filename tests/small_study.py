@@ -1,6 +1,6 @@
 """A study made of whatever cells a test gives it."""
 
-from neuralcollapse.studies import Calculation, Planned, Results, Solve, Study, Train, Verdict
+from neuralcollapse.studies import Calculation, Claim, Evidence, Holds, Planned, Results, Solve, Study, Train
 from neuralcollapse.studies._pictures import figure
 from neuralcollapse.training import Plan
 from neuralcollapse.ufm import NormalizedUFM
@@ -14,9 +14,8 @@ class Small(Study):
     id = "test/small"
     figures = ("1",)
     question = "Do cells run?"
-    claim = "All of them."
+    claims = (Claim("all", "All of them do.", "Figure 1", Holds()),)
     costs = {"smoke": "1 s", "desk": "1 s", "paper": "1 s"}
-    decides = ("smoke", "desk", "paper")
 
     def __init__(self, *cells, name="test/small"):
         self.given = cells
@@ -25,8 +24,8 @@ class Small(Study):
     def cells(self, profile):
         return [Planned(cell, {"cell": place}) for place, cell in enumerate(self.given)]
 
-    def check(self, results: Results) -> Verdict:
-        return Verdict.of(len(results) == len(self.given), len(results), "cells", f"{len(results)} cells ran")
+    def evidence(self, results: Results):
+        return {"all": Evidence.exact(len(results) == len(self.given), why=f"{len(results)} cells ran.")}
 
     def draw(self, results: Results):
         picture, axes = figure()

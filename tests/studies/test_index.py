@@ -18,7 +18,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("it's a folder")
     broken = train_cell(data="mnist")
     studies = [Small(solve_cell(), train_cell(), calculation_cell()), Small(train_cell(), broken, name="test/two")]
-    run_studies(studies, "smoke", folder, workers=1, root=folder / "nowhere")
+    run_studies(studies, "desk", folder, workers=1, root=folder / "nowhere")
     return folder
 
 
@@ -44,7 +44,7 @@ def test_metrics_hold_the_whole_history(results):
 def test_cells_and_studies(results):
     assert query(results, "select study, verdict from studies order by study").rows == [
         ("test/small", "holds"),
-        ("test/two", "not decided"),
+        ("test/two", "underpowered"),
     ]
     assert query(results, "select count(*) from cells where error is not null").rows == [(1,)]
 

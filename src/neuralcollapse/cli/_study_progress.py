@@ -12,7 +12,7 @@ from ._progress import Bar
 __all__ = ["Display"]
 
 LINE_SECONDS = 30.0
-MARKS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
+MARKS = {"holds": "green", "contradicted": "red", "underpowered": "yellow"}
 
 
 class Display(Bar):
@@ -38,12 +38,12 @@ class Display(Bar):
 
     def outcome(self, outcome: Outcome) -> None:
         """Called with each study's verdict."""
-        verdict = outcome.verdict
         console = Console(highlight=False, soft_wrap=True)
-        style = MARKS[verdict.outcome]
-        console.print(f"[bold]{outcome.study.id}[/bold] ({outcome.profile}): [{style}]{verdict.outcome}[/{style}]")
-        console.print(f"  claim: {escape(outcome.study.claim)}")
-        console.print(f"  measured: {escape(verdict.measured)}")
+        style = MARKS[outcome.verdict]
+        console.print(f"[bold]{outcome.study.id}[/bold] ({outcome.profile}): [{style}]{outcome.verdict}[/{style}]")
+        for part in outcome.parts:
+            ours = " (ours)" if part.kind == "ours" else ""
+            console.print(f"  [{MARKS[part.verdict]}]{part.verdict}[/]{ours}: {escape(part.says)} {escape(part.why)}")
         for name, error in outcome.failures.items():
             console.print(f"  failed: {escape(name)}: {escape(error)}")
         console.print(f"  picture: {outcome.folder / 'figure.svg'}")

@@ -67,9 +67,10 @@ def _show(outcome: "Outcome", path: Path) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(_table(json.loads((outcome.folder / "table.json").read_text(encoding="utf-8"))))
-    verdict = outcome.verdict
-    style = MARKS[verdict.outcome]
-    console.print(f"claim [{style}]{verdict.outcome}[/{style}]: {escape(verdict.measured)}\n")
+    for part in outcome.parts:
+        style = MARKS[part.verdict]
+        console.print(f"[{style}]{part.verdict}[/{style}]: {escape(part.says)} {escape(part.why)}")
+    console.print()
     console.print(f"[bold]report: {escape(str(path))}[/bold] ({size(path)}; open it in a browser)\n")
     console.print("next: neuralcollapse study list")
     console.print("      neuralcollapse train --data digits --loss focal:gamma=3 --out run")

@@ -1,5 +1,6 @@
 """``neuralcollapse study``: list, show and run the papers' figures and tables."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +9,7 @@ from cyclopts import App, Parameter
 from ._app import app, print_json
 
 if TYPE_CHECKING:
-    from ..studies import Study
+    from ..studies import Claim, Study
 
 study = App(name="study", help="Every figure and table of the papers: list, show and run.")
 app.command(study)
@@ -39,7 +40,7 @@ def list_studies(*, json: Flag = False) -> None:
                 "paper": one.paper,
                 "figures": list(one.figures),
                 "question": one.question,
-                "claim": one.claim,
+                "claims": [claim.says for claim in one.claims],
                 "costs": dict(one.costs),
             }
             for one in every
@@ -88,7 +89,7 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
         "paper": one.paper,
         "figures": list(one.figures),
         "question": one.question,
-        "claim": one.claim,
+        "claims": [_claim(claim) for claim in one.claims],
         "profile": size,
         "cost": one.costs[size],
         "setting": one.setting.get(size),
@@ -103,7 +104,13 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{one.id}[/bold]  ({one.paper} paper: {_figures(one)}; {one.costs[size]} at profile {size})")
     console.print(one.question)
-    console.print(f"Claim: {one.claim}")
+    if one.claim:
+        console.print(f"Claim: {one.claim}", markup=False)
+    for claim in one.claims:
+        facts_of = _claim(claim)
+        console.print(f"Claim ({claim.kind}, {claim.source}): {claim.says} Limit: {facts_of['limit']}.", markup=False)
+        if claim.floor:
+            console.print(f"  A contradiction needs: {claim.floor}.", markup=False)
     if one.setting.get(size):
         console.print(f"Setting: {one.setting[size]}")
     specs = [_flat(entry.cell.spec()) for entry in planned]
@@ -193,10 +200,8 @@ def run(
                 {
                     "id": outcome.study.id,
                     "profile": outcome.profile,
-                    "claim": outcome.study.claim,
-                    "verdict": outcome.verdict.outcome,
-                    "figure_of_merit": outcome.verdict.figure,
-                    "measured": outcome.verdict.measured,
+                    "verdict": outcome.verdict,
+                    "parts": [part.to_dict() for part in outcome.parts],
                     "folder": str(outcome.folder),
                     "failures": outcome.failures,
                 }
@@ -221,6 +226,10 @@ def _first_steps(chosen: "list[Study]", profile: Any, steps: int, root: Path | N
         for name, outcome in first_steps(one, profile, steps, root):
             console.print(f"{one.id}: {name}: {outcome}", markup=False)
     return 0
+
+
+def _claim(claim: "Claim") -> dict[str, Any]:
+    return {**asdict(claim), "limit": claim.limit.words(claim.unit)}
 
 
 def _figures(one: "Study") -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from ._decomposition import SquaredErrorParts, squared_error_parts
+from ._geometry import Geometry, NotApplicableError, SampleResults
 from ._helpers import class_means, nc5_ood
 from ._measure import measure
 from ._model import measure_layers, measure_model
@@ -26,9 +27,12 @@ __all__ = [
     "ClassStatistics",
     "Classifier",
     "CollapseReport",
+    "Geometry",
     "Metric",
     "NeuralCollapse",
+    "NotApplicableError",
     "ReportComparison",
+    "SampleResults",
     "SecondPass",
     "SquaredErrorParts",
     "class_means",

@@ -43,7 +43,9 @@ def _chunks(source: Source, step: int) -> int:
     return -(-source.rows // step)
 
 
-def one_pass(source: Source, labels: Int[Tensor, " N"], num_classes: int, passes: int) -> ClassStatistics:
+def one_pass(
+    source: Source, labels: Int[Tensor, " N"], num_classes: int, passes: int, precision: torch.dtype
+) -> ClassStatistics:
     """Exact class statistics in one read; with ``passes=1`` including the d x d scatter."""
     step = chunk_rows(source.dim) if passes == 2 else min(4096, max(1024, chunk_rows(source.dim)))
 
@@ -51,18 +53,18 @@ def one_pass(source: Source, labels: Int[Tensor, " N"], num_classes: int, passes
         statistics = ClassStatistics(num_classes, source.dim, passes=passes)
         for number in numbers:
             start, stop = number * step, min((number + 1) * step, source.rows)
-            statistics._add(source.slice(start, stop).to(torch.float64), labels[start:stop])
+            statistics.add(source.slice(start, stop), labels[start:stop], precision)
         return statistics
 
     first, *others = _share(_chunks(source, step), work, 16 * num_classes * source.dim)
     for other in others:
         first.merge(other)
-    if not bool(torch.isfinite(first._mean).all()) or not bool(torch.isfinite(first._squares).all()):
+    if not bool(torch.isfinite(first.means).all()) or not bool(torch.isfinite(first.class_variances).all()):
         raise nonfinite_error(source)
     return first
 
 
-def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int) -> ClassStatistics:
+def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, precision: torch.dtype) -> ClassStatistics:
     """Counts and means only (``passes=2``, without variances), summed in float64.
 
     For features of single or lower precision: their own rounding is far above that of these sums.
@@ -81,11 +83,9 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int) -> 
         first += other
     if not bool(torch.isfinite(first).all()):
         raise nonfinite_error(source)
-    statistics = ClassStatistics(num_classes, source.dim, passes=2)
     counts = torch.bincount(labels, minlength=num_classes)
-    statistics._counts = counts
-    statistics._mean = first / counts.clamp(min=1)[:, None]
-    return statistics
+    first /= counts.clamp(min=1)[:, None]
+    return ClassStatistics.from_moments(counts, first, precision=precision)
 
 
 def look_again(source: Source, labels: Int[Tensor, " N"], geometry: Geometry, needs: frozenset[str]) -> SecondPass:

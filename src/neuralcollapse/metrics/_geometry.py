@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ._precision import rounding_of
 from ._statistics import ClassStatistics
 
 __all__ = [
@@ -38,6 +39,10 @@ WHY = {
 }
 
 
+NOISE = 0.5
+"""Of eps x rms x (sqrt K + sqrt d): rounding errors of real networks reach .04, or .2 with one sample a class."""
+
+
 class NotApplicableError(ValueError):
     """A metric has no value here; the message is the reason that the report gives."""
 
@@ -46,8 +51,8 @@ class NotApplicableError(ValueError):
 class SampleResults:
     """What a second look at the samples gave; ``None`` where it was not asked for."""
 
-    projected: float | None = None
-    """(1/N) sum over samples and directions v_i of (v_i'(h - m_y))^2 / s_i^2: nc1."""
+    along: Float[Tensor, " r"] | None = None
+    """For each direction v_i of the full spectrum, (1/N) sum over samples of (v_i'(h - m_y))^2."""
     mismatches: int | None = None
     margins: Float[Tensor, " N"] | None = None
     at_global_mean: int = 0
@@ -80,6 +85,8 @@ class Geometry:
     """Reasons for parts that could have been collected and were not, by need."""
     class_shares: Float[Tensor, " K"] | None = None
     """The weights a_k of the class means in the global mean; ``None`` for n_k/N."""
+    precision: torch.dtype = torch.float64
+    """The coarsest dtype that the features had."""
 
     @property
     def num_classes(self) -> int:
@@ -102,8 +109,8 @@ class Geometry:
         return self.counts.to(torch.float64) / self.total if self.class_shares is None else self.class_shares
 
     @cached_property
-    def spectrum(self) -> Spectrum:
-        """The thin float64 SVD of M, cut at the rounding error of the means: no null direction counts."""
+    def full_spectrum(self) -> Spectrum:
+        """The thin SVD of M, cut at the rounding of float64 only."""
         centred = self.centred
         if centred.shape[0] > centred.shape[1]:
             centred = torch.linalg.qr(centred, mode="r").R
@@ -113,6 +120,38 @@ class Geometry:
         floor = max(self.centred.shape) * torch.finfo(torch.float64).eps * max(float(values[0]), size)
         rank = int((values > floor).sum())
         return Spectrum(values[:rank], directions[:, :rank])
+
+    @cached_property
+    def rounding(self) -> float:
+        """The rounding error of an entry of the features: eps of their coarsest dtype times their rms.
+
+        The rms is that of the features as they are, offset included: they were rounded with it.
+        """
+        largest = max(float(self.centred.abs().max()), float(self.global_mean.abs().max()))
+        if largest == 0.0:
+            return rounding_of(self.precision, float(self.class_variances.max()) ** 0.5)
+        share = self.counts.to(torch.float64) / self.total
+        means = (self.centred + self.global_mean) / largest
+        square = share @ (means.square().sum(1) + self.class_variances / largest**2)
+        return rounding_of(self.precision, largest * float(square / self.dim) ** 0.5)
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The singular values of M that the features' precision can tell from zero, with their directions.
+
+        In a direction in which the features are constant, M holds rounding errors. A K x d matrix of such
+        errors of size e has singular values up to e (sqrt K + sqrt d): directions below half of that are noise
+        over noise, and do not count.
+        """
+        full = self.full_spectrum
+        floor = NOISE * self.rounding * (self.num_classes**0.5 + self.dim**0.5)
+        rank = int((full.values > floor).sum())
+        return Spectrum(full.values[:rank], full.directions[:, :rank])
+
+    @property
+    def rank(self) -> int:
+        """How many directions the centred class means span, as far as the features' precision can tell."""
+        return self.spectrum.values.shape[0]
 
     def with_samples(
         self,
@@ -129,8 +168,8 @@ class Geometry:
             out_of_distribution_mean=out_of_distribution_mean,
             missing=missing,
         )
-        if "spectrum" in self.__dict__:
-            result.__dict__["spectrum"] = self.spectrum
+        if "full_spectrum" in self.__dict__:
+            result.__dict__["full_spectrum"] = self.full_spectrum
         return result
 
     def lacking(self, need: str) -> NotApplicableError:
@@ -145,9 +184,21 @@ class Geometry:
             raise NotApplicableError(
                 f"{which} no samples, of {self.num_classes} classes (present_only=True skips them)"
             )
-        if self.spectrum.values.shape[0] == 0:
+        largest = float(self.centred.abs().max())
+        size = max(largest, float(self.global_mean.abs().max()))
+        length = largest * float((self.centred / max(largest, 1e-300)).square().sum().sqrt())
+        if length <= max(self.centred.shape) * torch.finfo(torch.float64).eps * size:
             raise NotApplicableError("all class means coincide")
         return self.centred
+
+    def require_spectrum(self) -> Spectrum:
+        """The singular values and directions of M that count, if there are any."""
+        self.require_means()
+        if self.rank == 0:
+            raise NotApplicableError(
+                f"all class means coincide within the rounding of {str(self.precision).removeprefix('torch.')} features"
+            )
+        return self.spectrum
 
     def require_spread(self) -> None:
         """Check that there is a variance within classes to speak of."""
@@ -217,6 +268,7 @@ def geometry_of(
         out_of_distribution_mean,
         missing or {},
         share,
+        statistics.precision,
     )
 
 

@@ -26,7 +26,7 @@ def class_means(features: Any, labels: Any, num_classes: Any = None, *, ignore_l
     targets = as_labels(labels, source.rows)
     classes = class_count(num_classes, targets, None, ignore_label)
     source, targets = select_rows(source, targets, classes, ignore_label)
-    statistics = one_pass(source, targets, classes, 2)
+    statistics = one_pass(source, targets, classes, 2, source.dtype)
     absent = (statistics.counts == 0).nonzero()
     if absent.shape[0]:
         raise ValueError(f"class {int(absent[0])} of {classes} has no samples, so it has no mean")

@@ -20,8 +20,10 @@ from ._inputs import (
     nonfinite_error,
     select_rows,
 )
+from ._precision import as_precision
 from ._registry import select
 from ._report import CollapseReport, evaluate
+from ._statistics import ClassStatistics
 
 __all__ = ["MEMORY_LIMIT", "choose_passes", "mean_of", "measure"]
 
@@ -43,6 +45,7 @@ def measure(
     ignore_label: Any = IGNORED,
     out_of_distribution: Any = None,
     memory_limit: Any = MEMORY_LIMIT,
+    precision: torch.dtype | None = None,
 ) -> CollapseReport:
     """Measure neural collapse of ``features`` (N, d) with ``labels`` (N,), and of a classifier on them.
 
@@ -61,6 +64,8 @@ def measure(
         out_of_distribution: features (M, d) of other data, for ``nc5_ood``.
         memory_limit: bytes that intermediate matrices may take; a metric that needs more is left out with the
             reason.
+        precision: the dtype whose rounding the features carry, where that is coarser than their own (that of
+            autocast, or of a store in half precision): directions below it do not count.
 
     >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.2], [-1.0, 0.0], [-1.0, 0.2]])
     >>> report = measure(features, torch.tensor([0, 0, 1, 1]))
@@ -69,6 +74,7 @@ def measure(
 
     """
     source = as_source("features", features)
+    rounded = as_precision(precision, source.dtype)
     targets = as_labels(labels, source.rows)
     if ignore_label is not None:
         integer("ignore_label", ignore_label)
@@ -88,10 +94,10 @@ def measure(
     double = source.dtype == torch.float64
     number, missing = choose_passes(passes, needs, classes, source.dim, limit, double)
     if number == 1 or double:
-        statistics = one_pass(source, targets, classes, number)
+        statistics = one_pass(source, targets, classes, number, rounded)
         needs -= {"within"}
     else:
-        statistics = class_means(source, targets, classes)
+        statistics = class_means(source, targets, classes, rounded)
     if number == 1:
         needs -= {"projection", "scatter"}
     geometry = geometry_of(statistics, matrix, vector, SampleResults(), global_mean=global_mean)
@@ -101,7 +107,9 @@ def measure(
         again = look_again(source, targets, geometry, wanted)
         results = again.results()
         if "within" in wanted:
-            statistics._squares = again.squares()
+            statistics = ClassStatistics.from_moments(
+                statistics.counts, statistics.means, again.squares(), precision=rounded
+            )
     if "ranks" in needs:
         # One class at a time: its rows, their centred copy, and two matrices of the smaller side.
         largest = torch.get_num_threads() * 3 * gram_bytes(statistics.counts.max()[None], source.dim)
@@ -109,9 +117,7 @@ def measure(
             largest += torch.get_num_threads() * 16 * int(statistics.counts.max()) * source.dim
         if largest <= limit:
             ranks = class_ranks(source, targets, geometry)
-            results = SampleResults(
-                results.projected, results.mismatches, results.margins, results.at_global_mean, ranks
-            )
+            results = SampleResults(results.along, results.mismatches, results.margins, results.at_global_mean, ranks)
         else:
             missing["ranks"] = (
                 f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than "

@@ -59,6 +59,8 @@ class CollapseReport:
         num_classes: K.
         dim: d.
         num_samples: N.
+        rank: directions that the centred class means span, as far as the features' precision can tell; ``None``
+            where no measure asked for it.
         cosine_margin_quantiles: quantiles of the cosine margins by level, empty if they were not measured.
         cosine_margins: all cosine margins in ascending order, or ``None``.
 
@@ -72,6 +74,7 @@ class CollapseReport:
     notes: tuple[str, ...] = ()
     cosine_margin_quantiles: Mapping[str, float] = field(default_factory=dict)
     cosine_margins: Tensor | None = None
+    rank: int | None = None
 
     def __getattr__(self, name: str) -> float | None:
         # Only reached for names that are not fields; fields are missing while a copy is being built.
@@ -99,6 +102,7 @@ class CollapseReport:
         """Plain values for JSON: metrics by name at the top level, ``None`` where one does not apply."""
         result: dict[str, Any] = dict(self.values)
         result |= {"num_classes": self.num_classes, "dim": self.dim, "num_samples": self.num_samples}
+        result["rank"] = self.rank
         if self.cosine_margin_quantiles:
             result["cosine_margin_quantiles"] = dict(self.cosine_margin_quantiles)
         return result | {"reasons": dict(self.reasons), "notes": list(self.notes)}
@@ -246,6 +250,14 @@ def evaluate(geometry: Geometry, chosen: tuple[Metric, ...]) -> CollapseReport:
         notes.append(f"{single} of {geometry.num_classes} classes have a single sample, hence no variance")
     if geometry.samples.at_global_mean:
         notes.append(f"{geometry.samples.at_global_mean} samples at the global mean are left out of the cosine margins")
+    # Only where a measure has asked for it: it takes the singular values of the class means.
+    rank = geometry.rank if "spectrum" in vars(geometry) else None
+    possible = min(geometry.num_classes - 1, geometry.dim)
+    if rank is not None and 0 < rank < possible:
+        notes.append(
+            f"the class means span {rank} of {possible} directions: in {possible - rank} they differ by no more than "
+            f"the rounding of {str(geometry.precision).removeprefix('torch.')} features, and those do not count"
+        )
     curve, quantiles = None, {}
     if "cosine_margin" in names and geometry.samples.margins is not None:
         curve = geometry.samples.margins.to(torch.float64).sort().values
@@ -259,6 +271,7 @@ def evaluate(geometry: Geometry, chosen: tuple[Metric, ...]) -> CollapseReport:
         tuple(notes),
         MappingProxyType(quantiles),
         curve,
+        rank,
     )
 
 
@@ -276,7 +289,7 @@ def restrict(statistics: ClassStatistics, kept: Tensor) -> ClassStatistics:
         raise ValueError(f"neural collapse needs at least two classes with samples, got {kept.shape[0]}")
     part = ClassStatistics(kept.shape[0], statistics.dim, passes=statistics.passes, device=statistics.device)
     state = statistics.state()
-    part.set_state({name: value if name == "scatter" else value[kept] for name, value in state.items()})
+    part.set_state({name: value if name in ("scatter", "digits") else value[kept] for name, value in state.items()})
     return part
 
 

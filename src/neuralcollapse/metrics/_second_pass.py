@@ -35,8 +35,10 @@ class SecondPassPlan:
     """Exact class means minus ``centre``, in float64: corrects the sums of squares about ``centre``."""
     within: bool
     spans: Float[Tensor, "d r"] | None
-    """Directions v_i / s_i."""
-    span_rounding: Float[Tensor, " K"] | None
+    """Directions v_i of the full spectrum over its largest singular value."""
+    scale: float
+    """That singular value."""
+    span_rounding: Float[Tensor, "K r"] | None
     coordinates: Float[Tensor, "K r"] | None
     """Of the class means minus the global mean, in those directions."""
     nearest: Float[Tensor, "r K"] | None
@@ -62,18 +64,19 @@ def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dty
     shifted = geometry.centred - rounding
     spans = span_rounding = coordinates = nearest = half_squares = None
     rows = norms = logit_offsets = to_global = None
-    complete = bool((geometry.counts > 0).all()) and geometry.spectrum.values.shape[0] > 0
+    complete = bool((geometry.counts > 0).all()) and geometry.full_spectrum.values.shape[0] > 0
+    scale = float(geometry.full_spectrum.values[0]) if complete else 1.0
     decisions = complete and geometry.weight is not None and "decisions" in needs
     margins = complete and geometry.weight is not None and "margins" in needs
     if complete and ("projection" in needs or decisions):
-        spectrum = geometry.spectrum
-        exact = spectrum.directions / spectrum.values
+        spectrum = geometry.full_spectrum
+        exact = spectrum.directions / scale
         spans = exact.to(dtype)
-        span_rounding = (rounding @ exact).square().sum(1)
+        span_rounding = (rounding @ exact).square()
         if decisions:
             coordinates = (shifted @ exact).to(dtype)
             products = geometry.centred @ spectrum.directions
-            nearest = (spectrum.values[:, None] * products.T).to(dtype)
+            nearest = (scale * products.T).to(dtype)
             half_squares = (geometry.centred.square().sum(1) / 2).to(dtype)
     if geometry.weight is not None and (decisions or margins):
         classifier = geometry.weight - geometry.weight.mean(0)
@@ -90,6 +93,7 @@ def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dty
         rounding,
         "within" in needs,
         None if spans is None else spans.contiguous(),
+        scale,
         span_rounding,
         coordinates,
         nearest,
@@ -112,7 +116,8 @@ class SecondPass:
         classes = plan.centre.shape[0]
         self._seen = torch.zeros(classes, dtype=torch.int64)
         self._squares = torch.zeros(classes, dtype=torch.float64)
-        self._projected = 0.0
+        width = 0 if plan.spans is None else plan.spans.shape[1]
+        self._projected = torch.zeros(width, dtype=torch.float64)
         self._mismatches = 0
         self._margins: list[Tensor] = []
         self._at_global_mean = 0
@@ -151,7 +156,7 @@ class SecondPass:
             self._squares.index_add_(0, labels, norms.square_())
         projections = None if plan.spans is None else difference @ plan.spans
         if projections is not None:
-            self._projected += float(projections.square().sum(dtype=torch.float64))
+            self._projected += projections.square().sum(0, dtype=torch.float64)
         if plan.to_global is not None:
             difference += plan.to_global[labels]
             self._add_decisions(difference, labels, projections)
@@ -217,20 +222,19 @@ class SecondPass:
         """
         from torch import distributed
 
-        numbers = torch.tensor([self._projected, self._mismatches, self._at_global_mean], dtype=torch.float64)
-        packed = torch.cat([numbers, self._squares, self._seen.to(torch.float64)])
+        numbers = torch.tensor([self._mismatches, self._at_global_mean], dtype=torch.float64)
+        parts = [numbers, self._projected, self._squares, self._seen.to(torch.float64)]
+        packed = torch.cat(parts)
         distributed.all_reduce(packed, group=group)  # pyright: ignore[reportArgumentType]
-        self._projected = float(packed[0])
-        self._mismatches, self._at_global_mean = int(packed[1]), int(packed[2])
-        classes = self._seen.shape[0]
-        self._squares = packed[3 : 3 + classes].clone()
-        self._seen = packed[3 + classes :].round().to(torch.int64)
+        numbers, self._projected, self._squares, seen = packed.split([len(part) for part in parts])
+        self._mismatches, self._at_global_mean = (int(number) for number in numbers)
+        self._seen = seen.round().to(torch.int64)
         if self._plan.margins:
             mine = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=self._plan.dtype)
             world = distributed.get_world_size(group)  # pyright: ignore[reportArgumentType]
-            parts: list[Tensor | None] = [None] * world
-            distributed.all_gather_object(parts, mine, group=group)  # pyright: ignore[reportArgumentType]
-            self._margins = [part for part in parts if part is not None]
+            everyones: list[Tensor | None] = [None] * world
+            distributed.all_gather_object(everyones, mine, group=group)  # pyright: ignore[reportArgumentType]
+            self._margins = [part for part in everyones if part is not None]
         self._grams = None
         self._reduced = True
 
@@ -242,20 +246,20 @@ class SecondPass:
     def results(self) -> SampleResults:
         """What was asked for, from the sums."""
         plan, total = self._plan, int(self._seen.sum())
-        projected = None
+        along = None
         if plan.span_rounding is not None:
-            correction = float(self._seen.to(torch.float64) @ plan.span_rounding)
-            projected = max(0.0, (self._projected - correction) / max(total, 1))
+            correction = self._seen.to(torch.float64) @ plan.span_rounding
+            along = (self._projected - correction).clamp(min=0) / max(total, 1) * plan.scale**2
         margins = None
         if plan.margins:
             margins = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=plan.dtype)
         ranks = None if self._grams is None else self._grams.ranks(plan.centre.to(torch.float64), plan.rounding)
         mismatches = self._mismatches if plan.logit_offsets is not None else None
-        return SampleResults(projected, mismatches, margins, self._at_global_mean, ranks)
+        return SampleResults(along, mismatches, margins, self._at_global_mean, ranks)
 
     def finite(self) -> bool:
         """Whether no sum overflowed the working precision."""
-        sums = [self._projected, float(self._squares.sum())]
+        sums = [float(self._projected.sum()), float(self._squares.sum())]
         return all(math.isfinite(value) for value in sums) and all(bool(m.isfinite().all()) for m in self._margins)
 
     def report(self, *, missing: dict[str, str] | None = None) -> CollapseReport:

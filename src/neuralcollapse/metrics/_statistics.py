@@ -16,6 +16,7 @@ from torch import Tensor
 from .._support.checks import describe, integer
 from .._support.files import atomic_write
 from ._inputs import IGNORED, all_finite, as_labels, as_source, check_labels, nonfinite_error
+from ._precision import DIGITS, as_precision, coarsest, digits_of
 
 if TYPE_CHECKING:
     from ._report import CollapseReport
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ClassStatistics", "add_gram", "chunk_rows"]
 
 LARGEST_STATE = 1 << 37
-FORMAT = "neuralcollapse.ClassStatistics/1"
+FORMAT = "neuralcollapse.ClassStatistics/2"
+OLD_FORMAT = "neuralcollapse.ClassStatistics/1"
+"""Without the features' dtypes; they are then taken to have been float64."""
 
 
 def chunk_rows(dim: int) -> int:
@@ -102,6 +105,28 @@ class ClassStatistics:
         self._mean_tail = torch.zeros(self.num_classes, self.dim, **options)
         self._squares = torch.zeros(self.num_classes, **options)
         self._scatter = torch.zeros(self.dim, self.dim, **options) if self.passes == 1 else None
+        self._digits = torch.zeros(DIGITS, dtype=torch.int64, device=self.device)
+
+    @classmethod
+    def from_moments(
+        cls,
+        counts: Int[Tensor, " K"],
+        means: Float[Tensor, "K d"],
+        squares: Float[Tensor, " K"] | None = None,
+        *,
+        precision: torch.dtype = torch.float64,
+    ) -> "ClassStatistics":
+        """Statistics of ``passes=2`` from counts, class means and sums of squared distances to them.
+
+        ``precision`` is the coarsest dtype that the features had.
+        """
+        result = cls(means.shape[0], means.shape[1], passes=2, device=means.device)
+        state = result.state() | {"counts": counts, "mean": means}
+        if squares is not None:
+            state["squares"] = squares
+        state["digits"][digits_of(precision)] = counts.sum()
+        result.set_state(state)
+        return result
 
     # what it holds ------------------------------------------------------------------------------------------
 
@@ -119,6 +144,11 @@ class ClassStatistics:
     def means(self) -> Float[Tensor, "K d"]:
         """Class means in float64; a row of zeros for a class without samples (see :attr:`counts`)."""
         return self._mean.clone()
+
+    @property
+    def precision(self) -> torch.dtype:
+        """The coarsest dtype that the features had: what lies below its rounding is no property of the data."""
+        return coarsest(self._digits)
 
     @property
     def global_mean(self) -> Float[Tensor, " d"]:
@@ -147,12 +177,15 @@ class ClassStatistics:
     # filling it ---------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def update(self, features: Any, labels: Any) -> None:
+    def update(self, features: Any, labels: Any, *, precision: torch.dtype | None = None) -> None:
         """Add a batch: ``features`` (B, d) of any floating dtype and device, integer ``labels`` (B,).
 
-        Samples labelled ``ignore_label`` are skipped. A bad batch raises and changes nothing.
+        Samples labelled ``ignore_label`` are skipped. A bad batch raises and changes nothing. ``precision``
+        is the dtype whose rounding the features carry where that is coarser than their own: that of autocast,
+        or of features that were stored in half precision.
         """
         source = as_source("features", features)
+        rounded = as_precision(precision, source.dtype)
         if source.dim != self.dim:
             raise ValueError(f"features must have {self.dim} columns, got {source.dim}")
         targets = as_labels(labels, source.rows)
@@ -166,7 +199,12 @@ class ClassStatistics:
             if not all_finite(part):
                 raise nonfinite_error(source)
         for start, stop in chunks:
-            self._add(source.slice(start, stop).to(self.device, torch.float64), targets[start:stop].to(self.device))
+            self.add(source.slice(start, stop), targets[start:stop], rounded)
+
+    def add(self, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"], precision: torch.dtype) -> None:
+        """Add a chunk without checks: finite rows, labels in 0..K-1."""
+        self._add(features.to(self.device, torch.float64), labels.to(self.device))
+        self._digits[digits_of(precision)] += labels.shape[0]
 
     def _add(self, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> None:
         """Add a chunk of finite float64 rows.
@@ -220,6 +258,7 @@ class ClassStatistics:
         root = torch.sqrt(before * share)[:, None] * gap
         self._counts[classes] = after
         self._move_means(classes, share[:, None] * gap)
+        self._digits += other._digits.to(self.device)
         self._squares += other._squares.to(self.device)
         self._squares[classes] += root.square().sum(1)
         if self._scatter is not None and other._scatter is not None:
@@ -245,8 +284,11 @@ class ClassStatistics:
         from torch import distributed
 
         counts = self._counts.to(torch.float64)
-        first = torch.cat([counts[:, None], counts[:, None] * self._mean], dim=1)
-        distributed.all_reduce(first, group=group)  # pyright: ignore[reportArgumentType]
+        means = torch.cat([counts[:, None], counts[:, None] * self._mean], dim=1)
+        packed = torch.cat([means.view(-1), self._digits.to(torch.float64)])
+        distributed.all_reduce(packed, group=group)  # pyright: ignore[reportArgumentType]
+        first = packed[:-DIGITS].view_as(means)
+        self._digits = packed[-DIGITS:].round().to(torch.int64)
         together = first[:, 0]
         common = first[:, 1:] / together.clamp(min=1)[:, None]
 
@@ -326,6 +368,7 @@ class ClassStatistics:
             "mean": self._mean,
             "mean_tail": self._mean_tail,
             "squares": self._squares,
+            "digits": self._digits,
         }
         if self._scatter is not None:
             state["scatter"] = self._scatter
@@ -334,6 +377,11 @@ class ClassStatistics:
     def set_state(self, state: dict[str, Tensor]) -> None:
         """Take over a state made by :meth:`state`; a state that cannot be one raises and changes nothing."""
         mine = self.state()
+        if "digits" not in state and "counts" in state:
+            # Statistics of before the dtypes were kept: float64, as they were then taken to be.
+            digits = torch.zeros_like(mine["digits"])
+            digits[digits_of(torch.float64)] = state["counts"].sum()
+            state = {**state, "digits": digits}
         if set(state) != set(mine):
             raise ValueError(f"state must hold {sorted(mine)}, got {sorted(state)}")
         for name, tensor in state.items():
@@ -341,8 +389,8 @@ class ClassStatistics:
                 raise ValueError(f"state {name!r} must be {describe(mine[name])}, got {describe(tensor)}")
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"state {name!r} must be finite")
-        if bool((state["counts"] < 0).any()) or bool((state["squares"] < 0).any()):
-            raise ValueError("state 'counts' and 'squares' must not be negative")
+        if any(bool((state[name] < 0).any()) for name in ("counts", "squares", "digits")):
+            raise ValueError("state 'counts', 'squares' and 'digits' must not be negative")
         for name, tensor in state.items():
             setattr(self, f"_{name}", tensor.to(self.device).clone())
 
@@ -366,7 +414,7 @@ class ClassStatistics:
                 state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise ValueError(f"{os.fspath(path)} is not a readable safetensors file: {error}") from error
-        if metadata.get("format") != FORMAT or "mean" not in state or state["mean"].ndim != 2:
+        if metadata.get("format") not in (FORMAT, OLD_FORMAT) or "mean" not in state or state["mean"].ndim != 2:
             raise ValueError(f"{os.fspath(path)} does not hold class statistics (expected format {FORMAT!r})")
         ignored = metadata.get("ignore_label", "none")
         try:

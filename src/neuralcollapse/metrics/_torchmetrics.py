@@ -90,7 +90,7 @@ class NeuralCollapse(Metric):
             self.num_classes, self.dim, passes=2, ignore_label=self.ignore_label, device=self._counts_device()
         )
         view.passes = self.passes
-        for name in ("counts", "mean", "mean_tail", "squares", *(("scatter",) if self.passes == 1 else ())):
+        for name in ("counts", "mean", "mean_tail", "squares", "digits", *(("scatter",) if self.passes == 1 else ())):
             setattr(view, f"_{name}", getattr(self, PREFIX + name))
         return view
 

@@ -11,14 +11,18 @@ from .._support.files import atomic_write
 __all__ = ["Answer", "query", "write_index"]
 
 TABLES = {
-    "studies": ("study", "profile", "verdict", "figure_of_merit", "measured"),
+    "studies": ("study", "profile", "verdict", "cpu_minutes"),
+    "parts": ("study", "profile", "part", "says", "kind", "verdict", "measured", "low", "high", "why"),
     "cells": ("study", "profile", "cell", "kind", "label", "loss", "data", "model", "seed", "seconds", "error"),
     "metrics": ("study", "cell", "label", "loss", "step", "split", "metric", "value"),
 }
 """Columns. ``cells`` has one row for each cell of each study, ``metrics`` one for each value that was measured."""
 
 TYPES = {
-    "figure_of_merit": "DOUBLE",
+    "cpu_minutes": "DOUBLE",
+    "measured": "DOUBLE",
+    "low": "DOUBLE",
+    "high": "DOUBLE",
     "seconds": "DOUBLE",
     "value": "DOUBLE",
     "step": "BIGINT",
@@ -34,6 +38,11 @@ def write_index(folder: Path) -> None:
     outcomes = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/*/study.json"))]
     rows: dict[str, Iterator[dict[str, Any]]] = {
         "studies": ({**outcome, "study": outcome["id"]} for outcome in outcomes),
+        "parts": (
+            {**part, "study": outcome["id"], "profile": outcome["profile"], "part": part["name"]}
+            for outcome in outcomes
+            for part in outcome["parts"]
+        ),
         "cells": _cell_rows(folder, outcomes),
         "metrics": _metric_rows(folder, outcomes),
     }

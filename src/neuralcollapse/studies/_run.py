@@ -17,7 +17,8 @@ from ._index import write_index
 from ._pictures import empty_picture, save_picture, styled
 from ._results import Planned, Result, Results
 from ._store import Store
-from ._study import UNDECIDED, Profile, Study, Verdict, check_profile
+from ._study import Profile, Study, check_profile
+from .claims import Part, Ruling
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,13 +28,23 @@ __all__ = ["Outcome", "Status", "first_steps", "run_studies"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A study's verdict, where its files are, and the cells that failed, by name, with their errors."""
+    """A study's parts with their verdicts, where its files are, and the cells that failed, by name, with errors."""
 
     study: Study
     profile: Profile
-    verdict: Verdict
+    parts: tuple[Part, ...]
     folder: Path
     failures: dict[str, str]
+
+    @property
+    def headline(self) -> Part:
+        """The part that decides."""
+        return next(part for part in self.parts if part.decides)
+
+    @property
+    def verdict(self) -> Ruling:
+        """That of the part that decides."""
+        return self.headline.verdict
 
 
 @dataclass(frozen=True)
@@ -148,7 +159,7 @@ def _conclude(
             )
     results = Results(profile, tuple(found))
     folder = store.study(study.id)
-    verdict = _verdict(study, profile, results, failures)
+    parts = study.parts(results, len(failures))
     save_picture(_picture(study, results, failures), folder / "figure")
     interactive = None if failures else study.interactive(results)
     if interactive is not None:
@@ -156,18 +167,8 @@ def _conclude(
     write_json(folder / "table.json", [] if failures else study.table(results))
     write_json(folder / "timing.json", {entry.name: store.seconds(entry.cell) for entry in planned})
     write_json(folder / "environment.json", describe_environment(torch.device("cpu"), 1, 0))
-    write_json(folder / "study.json", _facts(study, profile, planned, verdict, failures))
-    return Outcome(study, profile, verdict, folder, failures)
-
-
-def _verdict(study: Study, profile: Profile, results: Results, failures: dict[str, str]) -> Verdict:
-    if failures:
-        return Verdict(UNDECIDED, None, "", f"{len(failures)} of its cells failed")
-    verdict = study.check(results)
-    if profile not in study.decides:
-        small = f"The {profile} profile is too small to decide. {verdict.measured}"
-        return Verdict(UNDECIDED, verdict.figure, verdict.meaning, small)
-    return verdict
+    write_json(folder / "study.json", _facts(study, profile, planned, parts, failures, store))
+    return Outcome(study, profile, parts, folder, failures)
 
 
 def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figure":
@@ -181,8 +182,14 @@ def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figur
 
 
 def _facts(
-    study: Study, profile: Profile, planned: Sequence[Planned], verdict: Verdict, failures: dict[str, str]
+    study: Study,
+    profile: Profile,
+    planned: Sequence[Planned],
+    parts: Sequence[Part],
+    failures: dict[str, str],
+    store: Store,
 ) -> dict[str, Any]:
+    headline = next(part for part in parts if part.decides)
     return {
         "id": study.id,
         "paper": study.paper,
@@ -190,11 +197,11 @@ def _facts(
         "question": study.question,
         "profile": profile,
         "setting": study.setting.get(profile),
-        "claim": study.claim,
-        "verdict": verdict.outcome,
-        "figure_of_merit": verdict.figure,
-        "figure_of_merit_is": verdict.meaning,
-        "measured": verdict.measured,
+        "variation": None,
+        "verdict": headline.verdict,
+        "parts": [part.to_dict() for part in parts],
+        "sensitivity": {part.name: [dict(row) for row in part.table] for part in parts if part.table},
+        "cpu_minutes": sum(store.seconds(entry.cell, "cpu_seconds") or 0.0 for entry in planned) / 60,
         "cells": [
             {
                 "labels": dict(entry.labels),

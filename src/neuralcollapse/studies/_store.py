@@ -37,10 +37,10 @@ class Store:
         """Whether the cell has a whole result."""
         return (self.cell(cell) / FINISHED).is_file()
 
-    def seconds(self, cell: Cell) -> float | None:
-        """How long the cell took."""
+    def seconds(self, cell: Cell, kind: str = "seconds") -> float | None:
+        """How long the cell took, by the clock or (``"cpu_seconds"``) of a processor."""
         try:
-            return json.loads((self.cell(cell) / "seconds.json").read_text(encoding="utf-8"))["seconds"]
+            return json.loads((self.cell(cell) / "seconds.json").read_text(encoding="utf-8"))[kind]
         except (OSError, ValueError, KeyError):
             return None
 
@@ -73,6 +73,7 @@ def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
     """Do a cell's work into ``folder``, saying how far it is in a small file, and mark it as finished at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     began = last = time.monotonic()
+    processor = time.process_time()
 
     def report(fraction: float) -> None:
         nonlocal last
@@ -83,7 +84,8 @@ def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
 
     cell.run(folder, root=root, report=report)
     (folder / PROGRESS).unlink(missing_ok=True)
-    write_json(folder / "seconds.json", {"seconds": time.monotonic() - began, "process": os.getpid()})
+    spent = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - processor}
+    write_json(folder / "seconds.json", {**spent, "process": os.getpid()})
     finish(cell, folder)
 
 

@@ -1,4 +1,4 @@
-"""What a study is: a question, a grid of cells, a check of the claim, and one picture."""
+"""What a study is: a question, a grid of cells, the paper's claims in parts, and one picture."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -10,6 +10,7 @@ import numpy as np
 from .._support.checks import describe
 from .._support.registry import Registry, unknown_name
 from ._results import Planned, Results
+from .claims import Claim, Evidence, Part, conclude, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,14 +56,20 @@ class Study(ABC):
     figures: ClassVar[tuple[str, ...]]
     """Numbers of the paper's figures ("3") and tables ("table 2")."""
     question: ClassVar[str]
-    claim: ClassVar[str]
-    """What :meth:`check` decides, in one sentence, with its threshold."""
+    claims: ClassVar[tuple[Claim, ...]] = ()
+    """What the paper says, in parts (and what we add); see :mod:`neuralcollapse.studies.claims`."""
+    claim: ClassVar[str] = ""
     costs: ClassVar[Mapping[str, str]]
     """Time by profile, such as ``{"smoke": "5 s", "desk": "10 min", "paper": "2 GPU days"}``."""
     decides: ClassVar[tuple[Profile, ...]] = ("desk", "paper")
-    """The profiles that are large enough for a verdict; the others end in "not decided"."""
     setting: ClassVar[Mapping[str, str]] = {}
     """By profile, in a sentence or two, what is run and how it differs from the paper."""
+    provenance: ClassVar[Mapping[str, Literal["text", "code", "guess"]]] = {}
+    """Where each setting of the paper profile comes from: the paper's text, its released code, or our guess."""
+    paper_values: ClassVar[Mapping[str, str]] = {}
+    """The paper's own numbers, by the name of the claim that they belong to, as it prints them."""
+    final_seeds: ClassVar[Mapping[str, tuple[int, ...]]] = {"smoke": (0,), "desk": (10, 11, 12), "paper": (0, 1, 2)}
+    """Seeds by profile. Pilots use seeds below 10; the desk runs that are reported use seeds that no pilot saw."""
 
     @property
     def paper(self) -> str:
@@ -73,9 +80,38 @@ class Study(ABC):
     def cells(self, profile: Profile) -> Iterable[Planned]:
         """The grid."""
 
-    @abstractmethod
+    def seeds(self, profile: Profile) -> tuple[int, ...]:
+        """The seeds that :meth:`cells` repeats its grid for."""
+        return self.final_seeds[profile]
+
+    def evidence(self, results: Results) -> Mapping[str, Evidence]:
+        """What the results say about each of :attr:`claims`, by name."""
+        raise NotImplementedError
+
+    def parts(self, results: Results, failures: int = 0) -> tuple[Part, ...]:
+        """The verdict on each claim; the one that decides for the study is marked.
+
+        ``failures`` is the number of cells without a result: with any, nothing is decided.
+        """
+        if not self.claims:
+            return self._part_of_check(results, failures)
+        found = {} if failures else dict(self.evidence(results))
+        unknown = sorted(set(found) - {claim.name for claim in self.claims})
+        if unknown:
+            raise ValueError(f"study {self.id} gives evidence for {', '.join(unknown)}, which it does not claim")
+        return conclude([judge(claim, found.get(claim.name), results.profile, failures) for claim in self.claims])
+
     def check(self, results: Results) -> Verdict:
-        """Whether the claim holds."""
+        """Whether the claim holds, for a study that is not yet written in parts."""
+        raise NotImplementedError
+
+    def _part_of_check(self, results: Results, failures: int) -> tuple[Part, ...]:
+        found = Verdict(UNDECIDED, None, "", f"{failures} of its cells failed") if failures else self.check(results)
+        rulings: dict[str, Any] = {HOLDS: "holds", FAILS: "contradicted", UNDECIDED: "underpowered"}
+        ruling = "underpowered" if results.profile not in self.decides else rulings[found.outcome]
+        figure, source = found.figure, ", ".join(self.figures)
+        part = Part("claim", self.claim, source, "paper", ruling, figure, None, None, "", None, None, found.measured)
+        return conclude([part])
 
     @abstractmethod
     def draw(self, results: Results) -> "Figure":

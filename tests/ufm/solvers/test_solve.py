@@ -8,6 +8,7 @@ import pandas
 import pytest
 import torch
 
+from neuralcollapse.metrics import measure
 from neuralcollapse.ufm import (
     ContrastiveUFM,
     NormalizedUFM,
@@ -18,7 +19,7 @@ from neuralcollapse.ufm import (
     solve,
     solve_many,
 )
-from neuralcollapse.ufm.solvers._collapse import ClassMeans, nc1, nc2, nc3
+from neuralcollapse.ufm.solvers._collapse import MEASURES, PointCollapse
 from neuralcollapse.ufm.solvers._recording import COLUMNS
 
 PROBLEM = NormalizedUFM("ce", 4, 3, 6)
@@ -98,11 +99,12 @@ def test_every_column_is_what_it_says():
 
 
 def test_columns_that_do_not_apply_are_none():
-    contrastive = solve(ContrastiveUFM(3, 2, 4), record=("nc1", "nc2", "nc3", "accuracy"), max_iter=3)
+    contrastive = solve(ContrastiveUFM(3, 2, 4), record=("nc1", "nc2", "nc2_means", "nc3", "accuracy"), max_iter=3)
     last = contrastive.rows()[-1]
     assert last["nc3"] is None
     assert last["accuracy"] is None
-    assert last["nc2"] >= 0
+    assert last["nc2"] is None
+    assert last["nc2_means"] >= 0
     zero = RegularizedUFM("ce", 3, 2, 4, 0.1, 0.1)
     trace = solve(zero, start=zero.random_point(0) * 0.0, max_iter=0, record=("nc1", "nc2", "nc3"))
     assert trace.rows()[0] == {
@@ -126,12 +128,33 @@ def test_collapse_measures_against_their_definitions(counts, dim):
     centred = means - features.mean(0)
     residual = features - means[labels]
     within, between = residual.T @ residual / total, centred.T @ centred / classes
-    found = ClassMeans(features, counts)
+    found = PointCollapse(Point(weight, features, None), counts)
     expected = float(torch.trace(within @ torch.linalg.pinv(between, hermitian=True))) / classes
-    assert nc1(found) == pytest.approx(expected, rel=1e-8)
+    assert found.measure("nc1") == pytest.approx(expected, rel=1e-8)
     target = (torch.eye(classes, dtype=torch.float64) - 1 / classes) / math.sqrt(classes - 1)
-    for value, array in ((nc2(weight), weight @ weight.T), (nc3(weight, found), weight @ centred.T)):
-        assert value == pytest.approx(float((array / array.norm() - target).norm()), rel=1e-12)
+    for name, array in (("nc2", weight @ weight.T), ("nc3", weight @ centred.T)):
+        assert found.measure(name) == pytest.approx(float((array / array.norm() - target).norm()), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        RegularizedUFM("ce", 6, 4, 3, 0.01, 0.01),
+        RegularizedUFM("ce", 3, [4, 2, 1], 7, 0.01, 0.01, bias_decay=0.0),
+        RegularizedUFM("ce", 3, 1, 7, 0.01, 0.01),
+        ContrastiveUFM(4, 3, 5),
+        ContrastiveUFM(6, 3, 3),
+    ],
+    ids=str,
+)
+def test_a_name_means_the_same_number_in_a_history_and_in_a_report(problem):
+    trace = solve(problem, "gd", max_iter=3, record=MEASURES, every=1)
+    point = trace.point
+    report = measure(point.H, problem.labels, point.W, point.b, num_classes=problem.num_classes, metrics=list(MEASURES))
+    assert report.values.keys() == set(MEASURES)
+    for name, value in report.values.items():
+        assert trace.history[name][-1] == (None if value is None else pytest.approx(value, rel=1e-9)), name
+    assert (report.nc2 is None) == (point.W is None or problem.dim < problem.num_classes - 1)
 
 
 def test_a_history_makes_a_data_frame():

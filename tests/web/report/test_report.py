@@ -12,7 +12,7 @@ from neuralcollapse.cli import main
 from neuralcollapse.web.report._numbers import duration, shown
 from neuralcollapse.web.report._parts import table_of
 from neuralcollapse.web.report._svg import inline_svg
-from report_results import NASTY, make_run, make_solve, make_study
+from report_results import NASTY, make_part, make_run, make_solve, make_study
 
 pytestmark = pytest.mark.unchecked
 
@@ -54,7 +54,8 @@ def everything(tmp_path_factory):
     """Two studies, a run beside its theory, a normalised run and a solve, as one page."""
     home = tmp_path_factory.mktemp("report")
     make_study(home / "results")
-    make_study(home / "results", "mse/other", interactive=False, verdict="does not hold", figure_of_merit=None)
+    against = [make_part(verdict="contradicted", measured=None)]
+    make_study(home / "results", "mse/other", interactive=False, verdict="contradicted", parts=against)
     make_run(home / "plain", decay_on="features", weight_decay=0.01, feature_decay=1e-3)
     make_run(home / "ball", head="normalized:temperature=5", loss="focal:gamma=2")
     make_solve(home / "trace")
@@ -64,7 +65,7 @@ def everything(tmp_path_factory):
 
 def test_the_page_says_what_it_should(everything):
     page = Page(everything)
-    for words in ("geometric paper, figure 11, table 2", "does not hold", "98.33 %", "1.50×10⁻⁶", "12,345", "2.0 min"):
+    for words in ("geometric paper, figure 11, table 2", "contradicted", "98.33 %", "1.50×10⁻⁶", "12,345", "2.0 min"):
         assert words in page.words, words
     assert "neuralcollapse study run geometric/bound --profile smoke --out" in page.words
     assert "Theory beside measurement" in page.words

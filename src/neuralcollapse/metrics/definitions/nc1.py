@@ -19,20 +19,22 @@ def gaussian_nc1(num_classes: int, per_class: int, dim: int) -> float:
     definition="tr(S_W S_B^+)/K, S_W = (1/N) sum (h - m_y)(h - m_y)', S_B = (1/K) sum (m_k-h_G)(m_k-h_G)'",
     paper="Papyan, Han and Donoho 2020; geometric (Zhu et al. 2021), mse, losses, normalized",
     at_random="(n-1)(K-1)/(d-K) for d > K, (n-1)d/(K-2-d) for d < K-2, in the mean over normal features",
-    needs=("projection",),
+    needs=("projection", "within"),
     random_value=gaussian_nc1,
 )
 def nc1(geometry: Geometry) -> float:
     """sum_i v_i' S_W v_i / s_i^2, with s_i, v_i the singular values and right vectors of the centred means.
 
     This is tr(S_W S_B^+)/K without forming S_B or its pseudo-inverse: the float64 SVD of the means sees s_i,
-    where an eigendecomposition of S_B would see s_i^2 and lose half of the digits.
+    where an eigendecomposition of S_B would see s_i^2 and lose half of the digits. Directions in which the means
+    differ by less than the rounding of the features do not count: noise over noise would add n/K for each.
     """
     geometry.require_spread()
+    spectrum = geometry.require_spectrum()
     if geometry.scatter is not None:
-        spectrum = geometry.spectrum
         scaled = spectrum.directions / spectrum.values
         return float(((geometry.scatter @ scaled) * scaled).sum().clamp(min=0))
-    if geometry.samples.projected is None:
+    along = geometry.samples.along
+    if along is None:
         raise geometry.lacking("projection")
-    return geometry.samples.projected
+    return float((along[: geometry.rank] / spectrum.values.square()).sum())

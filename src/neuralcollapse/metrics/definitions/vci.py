@@ -1,5 +1,7 @@
 """Variability collapse index."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -18,7 +20,7 @@ from .._registry import define
     random_value=lambda num_classes, per_class, dim: max(
         0.0, 1 - max(dim, num_classes - 1) / (num_classes * per_class - 1)
     ),
-    needs=("scatter",),
+    needs=("scatter", "within"),
     core=False,
 )
 def vci(geometry: Geometry) -> float:
@@ -31,28 +33,40 @@ def vci(geometry: Geometry) -> float:
     geometry.require_spread()
     if geometry.scatter is None:
         raise geometry.lacking("scatter")
-    spectrum = geometry.spectrum
-    rank = spectrum.values.shape[0]
+    spectrum = geometry.require_spectrum()
+    rank = geometry.rank
     basis = torch.linalg.qr(spectrum.directions, mode="complete").Q
     scale = spectrum.values[0]
     within = (basis.T @ (geometry.scatter / scale) @ basis) / scale
-    unexplained = _schur_complement(within, rank)
+    # An N x d matrix of rounding errors e has singular values up to e (sqrt N + sqrt d); entries far above the
+    # rms are rounded more coarsely, and no mean evens that out here.
+    noise = 2 * geometry.rounding * (1 + math.sqrt(geometry.dim / geometry.total)) / float(scale)
+    unexplained = _schur_complement(within, rank, noise**2)
     between = (spectrum.values / scale).square() / geometry.num_classes
     solved = torch.linalg.solve(unexplained + torch.diag(between), unexplained)
     return float(solved.diagonal().sum().clamp(0, rank) / rank)
 
 
-def _schur_complement(matrix: Float[Tensor, "d d"], size: int) -> Float[Tensor, "r r"]:
-    """A - C D^+ C' of a positive semidefinite matrix whose leading block A has ``size`` rows."""
+def _schur_complement(matrix: Float[Tensor, "d d"], size: int, noise: float) -> Float[Tensor, "r r"]:
+    """A - C D^+ C' of a positive semidefinite matrix whose leading block A has ``size`` rows.
+
+    Eigenvalues of D below ``noise`` do not count, as long as they are far below the spread as a whole: at deep
+    collapse all of the spread is of the size of the rounding, and stays.
+    """
     block, cross, rest = matrix[:size, :size], matrix[:size, size:], matrix[size:, size:]
     if rest.shape[0] == 0 or float(rest.diagonal().max()) <= 0.0:
         return block
+    floor = min(noise, 1e-3 * float(matrix.diagonal().max()))
+    shifted = rest.clone()
+    shifted.diagonal().sub_(floor)
+    # The shifted matrix has a Cholesky factor when every eigenvalue is above the floor.
+    enough = int(torch.linalg.cholesky_ex(shifted).info) == 0
     factor, failed = torch.linalg.cholesky_ex(rest)
     pivots = factor.diagonal()
-    if int(failed) == 0 and float(pivots.min()) > 1e-6 * float(pivots.max()):
+    if enough and int(failed) == 0 and float(pivots.min()) > 1e-6 * float(pivots.max()):
         half = torch.linalg.solve_triangular(factor, cross.T, upper=False)
     else:
         values, vectors = torch.linalg.eigh(rest)
-        kept = values > rest.shape[0] * torch.finfo(values.dtype).eps * values[-1]
+        kept = values > max(floor, rest.shape[0] * torch.finfo(values.dtype).eps * float(values[-1]))
         half = (vectors[:, kept].T @ cross.T) / values[kept].sqrt()[:, None]
     return block - half.T @ half

@@ -9,7 +9,7 @@ from functools import cached_property
 from ..._support.checks import describe
 from ..._support.registry import unknown_name
 from ..point import Point
-from ._collapse import ClassMeans, nc1, nc2, nc3
+from ._collapse import MEASURES, PointCollapse
 from ._method import Method
 from ._model import Model, State
 
@@ -33,9 +33,9 @@ class Snapshot:
         return self.model.point(self.state.x)
 
     @cached_property
-    def means(self) -> ClassMeans:
+    def collapse(self) -> PointCollapse:
         """The class means of the features."""
-        return ClassMeans(self.point.H, self.model.problem.counts)
+        return PointCollapse(self.point, self.model.problem.counts)
 
     def accuracy(self) -> float | None:
         """The share of samples whose largest logit is that of their class; None without a classifier."""
@@ -43,14 +43,6 @@ class Snapshot:
         if logits is None:
             return None
         return int((logits.argmax(1) == self.model.problem.labels).sum()) / len(logits)
-
-    def nc2(self) -> float | None:
-        """nc2 of the classifier, in a model without one of the centred class means."""
-        return nc2(self.means.centred if self.point.W is None else self.point.W)
-
-    def nc3(self) -> float | None:
-        """nc3; None without a classifier."""
-        return None if self.point.W is None else nc3(self.point.W, self.means)
 
     def certified_gap(self) -> float | None:
         """The value less a rigorous lower bound on the minimum."""
@@ -75,11 +67,18 @@ COLUMNS: dict[str, Column] = {
     "gradient_norm": Column(lambda shot: shot.state.gradient_norm, calls=1),
     "gap": Column(lambda shot: None if shot.minimum is None else shot.state.value - shot.minimum, calls=0),
     "certified_gap": Column(Snapshot.certified_gap, products=12, calls=300, decompositions=2),
-    "nc1": Column(lambda shot: nc1(shot.means), products=1.5, calls=20, decompositions=1),
-    "nc2": Column(Snapshot.nc2, calls=8),
-    "nc3": Column(Snapshot.nc3, calls=12),
     "accuracy": Column(Snapshot.accuracy, products=0.1, calls=4),
 }
+PRICES = {"nc1": {"products": 1.5, "calls": 30, "decompositions": 1}, "nc2": {"calls": 10}, "nc3": {"calls": 20}}
+PROJECTED = {"products": 1.0, "calls": 60, "decompositions": 2}
+
+
+def _measure(name: str) -> Column:
+    price = PRICES.get(name, PROJECTED if name.endswith("_projected") else {"products": 1.0, "calls": 30})
+    return Column(lambda shot: shot.collapse.measure(name), **price)  # pyright: ignore[reportArgumentType]
+
+
+COLUMNS |= {name: _measure(name) for name in MEASURES}
 
 
 def check_record(record: Sequence[str]) -> tuple[str, ...]:

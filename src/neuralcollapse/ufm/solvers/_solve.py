@@ -85,9 +85,11 @@ def solve(
     after ``max_seconds``.
 
     ``record`` names what the history holds: value, gradient_norm, gap (to the closed form), certified_gap,
-    nc1, nc2, nc3, accuracy; at every ``every``-th iteration (None: as often as costs a few percent).
-    ``perturbation`` moves the start by a seeded Gaussian step of that norm: from a critical point it shows
-    whether a method gets away. ``on_record`` is called with each new row. Works on one thread.
+    accuracy, and the measures of :data:`neuralcollapse.metrics.METRICS` that means, spread and classifier give
+    (nc1, nc2, nc3, ...; None where a report has a reason); at every ``every``-th iteration (None: as often as
+    costs a few percent). ``perturbation`` moves the start by a seeded Gaussian step of that norm: from a
+    critical point it shows whether a method gets away. ``on_record`` is called with each new row. Works on one
+    thread.
 
     >>> from neuralcollapse.ufm import NormalizedUFM, solve
     >>> trace = solve(NormalizedUFM("ce", num_classes=4, per_class=3, dim=8), method="trust-region")

@@ -6,8 +6,8 @@ from typing import Any
 
 __all__ = ["ResultsFolder", "UnknownStudyError"]
 
-LISTED = ("id", "paper", "figures", "question", "profile", "claim", "verdict", "figure_of_merit")
-SHOWN = (*LISTED, "figure_of_merit_is", "measured", "setting")
+LISTED = ("id", "paper", "figures", "question", "profile", "verdict")
+SHOWN = (*LISTED, "parts", "setting", "variation", "cpu_minutes")
 LARGEST = 20 << 20
 """Bytes up to which a file is read."""
 ROWS = 500

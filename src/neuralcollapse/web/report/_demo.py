@@ -79,7 +79,7 @@ def write_demo(folder: str | Path) -> Path:
     """Write ``folder/report.html`` from the demo's results in ``folder``, and return its path."""
     home = Path(folder)
     place = home / Demo.id
-    facts = read_json(place / "study.json", dict, ("cells", "verdict", "profile"))
+    facts = read_json(place / "study.json", dict, ("cells", "verdict", "profile", "parts"))
     rows = read_json(place / "table.json", list)
     found = _losses(home, facts, rows)
     section = study_section(place, "study")
@@ -90,6 +90,7 @@ def write_demo(folder: str | Path) -> Path:
         live=True,
         title="Neural collapse, seen on handwritten digits",
         facts=facts,
+        headline=next(part for part in facts["parts"] if part["decides"]),
         badge=BADGES[facts["verdict"]],
         tiles=_tiles(rows),
         watched=_watched(found),

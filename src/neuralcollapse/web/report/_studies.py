@@ -12,11 +12,11 @@ from ._svg import inline_svg, read_svg
 
 __all__ = ["BADGES", "common_and_own", "study_section"]
 
-NEEDED = ("id", "paper", "figures", "question", "profile", "claim", "verdict", "measured", "cells")
+NEEDED = ("id", "paper", "figures", "question", "profile", "verdict", "parts", "cells")
 BADGES = {
     "holds": Badge("holds", "good"),
-    "does not hold": Badge("does not hold", "bad"),
-    "not decided": Badge("not decided", "open"),
+    "contradicted": Badge("contradicted", "bad"),
+    "underpowered": Badge("underpowered", "open"),
 }
 
 
@@ -37,7 +37,8 @@ def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
     seconds = [value for value in timing.values() if value is not None]
     rows = table_of("The numbers behind the picture.", optional_json(folder / "table.json", list))
     failures = {_name(cell["labels"]): cell["error"] for cell in facts["cells"] if cell.get("error")}
-    described = {"Claim": facts["claim"], "Measured": facts["measured"]}
+    headline = next(part for part in facts["parts"] if part["decides"])
+    described = {"Decided by": headline["says"], "Found": headline["why"]}
     if facts.get("setting"):
         described["Setting"] = facts["setting"]
     failed = table_of("Cells that failed.", [{"cell": name, "error": error} for name, error in failures.items()])
@@ -48,15 +49,36 @@ def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
         source=_source(facts["paper"], facts["figures"]),
         lead=facts["question"],
         badge=BADGES[facts["verdict"]],
-        merit=shown(facts.get("figure_of_merit")),
-        merit_is=facts.get("figure_of_merit_is") or "",
+        merit=shown(headline["measured"]),
+        merit_is=f"{headline['says']} Limit: {headline['limit']}.",
         seconds=sum(seconds) if seconds else None,
         facts=described,
         pictures=[_picture(folder, anchor, facts)],
-        tables=[table for table in (failed, rows) if table is not None],
+        tables=[table for table in (_claims(facts["parts"]), failed, rows) if table is not None],
         details=[_plan(facts), Details("Environment", {heading(k): shown(v) for k, v in environment(folder).items()})],
         command=_command(folder, facts),
     )
+
+
+def _claims(parts: Sequence[Mapping[str, Any]]) -> Table | None:
+    """What the paper says, part by part; our additions are marked."""
+    rows = []
+    for part in parts:
+        interval = f"{shown(part['low'])} to {shown(part['high'])}" if part["low"] is not None else ""
+        ours = " (ours)" if part["kind"] == "ours" else ""
+        corrected = f" (erratum {part['erratum']})" if part["erratum"] is not None else ""
+        rows.append(
+            {
+                "says": part["says"] + ours,
+                "source": part["source"] + corrected,
+                "verdict": part["verdict"],
+                "measured": shown(part["measured"]),
+                "interval": interval,
+                "limit": part["limit"],
+                "why": part["why"],
+            }
+        )
+    return _texts(table_of("What the paper says, part by part.", rows))
 
 
 def _source(paper: str, figures: Sequence[str]) -> str:
@@ -74,7 +96,7 @@ def _command(folder: Path, facts: Mapping[str, Any]) -> str:
 
 
 def _picture(folder: Path, anchor: str, facts: Mapping[str, Any]) -> Picture:
-    label = f"Picture of the study {facts['id']}. {facts['question']} {facts['measured']}"
+    label = f"Picture of the study {facts['id']}. {facts['question']} The claim: {facts['verdict']}."
     path = folder / "figure.svg"
     drawing = inline_svg(read_svg(path), anchor, label, path)
     charts = []

@@ -4,7 +4,7 @@ import * as state from "./state.js";
 import * as api from "./api.js";
 import { $, el, facts, notice, show } from "./dom.js";
 
-const tones = { holds: "good", "does not hold": "bad", "not decided": "open" };
+const tones = { holds: "good", contradicted: "bad", underpowered: "open" };
 const badge = (verdict) => el("span", { class: `badge ${tones[verdict] ?? "open"}` }, verdict ?? "not read");
 
 export async function updateResults(about) {
@@ -33,10 +33,9 @@ function showList(answer) {
     const link = el("a", { href: `#${new URLSearchParams({ tab: "results", study: one.id })}` }, one.id);
     return el("tr", {},
       el("td", {}, link), el("td", {}, badge(one.verdict)), el("td", {}, one.profile ?? ""),
-      el("td", { class: "number", "data-label": "figure of merit" }, show(one.figure_of_merit, 4)),
       el("td", {}, one.error ?? one.question ?? ""));
   });
-  const head = el("thead", {}, el("tr", {}, ...["study", "verdict", "profile"].map((name) => el("th", {}, name)), el("th", { class: "number" }, "figure of merit"), el("th", {}, "question")));
+  const head = el("thead", {}, el("tr", {}, ...["study", "verdict", "profile"].map((name) => el("th", {}, name)), el("th", {}, "question")));
   $("results-list").replaceChildren(el("p", { class: "lead" }, `Studies in ${answer.folder}.`), el("div", { class: "card scroll" }, el("table", { class: "stack" }, head, el("tbody", {}, rows))));
 }
 
@@ -53,13 +52,22 @@ export async function updateStudy() {
     el("div", { class: "row" }, el("h2", { class: "grow", tabindex: -1, id: "study-title" }, `${one.id} (${one.paper} paper: ${figures})`), badge(one.verdict)),
     el("p", {}, one.question ?? ""),
     facts([
-      ["claim", one.claim], ["measured", one.measured], ["figure of merit", one.figure_of_merit === null ? null : `${show(one.figure_of_merit, 4)}: ${one.figure_of_merit_is}`],
       ["profile", one.profile], ["setting", one.setting], ["cells", `${one.cells}${one.failures.length ? `, ${one.failures.length} failed: ${one.failures[0]}` : ""}`],
     ], true),
   ];
+  if (one.parts?.length) nodes.push(claims(one.parts));
   if (one.picture) nodes.push(el("img", { src: `api/picture?${new URLSearchParams({ study: one.id })}`, alt: `Picture of the study ${one.id}` }));
   if (one.table.length) nodes.push(table(one));
   $("results-study").replaceChildren(el("div", { class: "results" }, el("section", { class: "card" }, nodes)));
+}
+
+function claims(parts) {
+  const heads = ["what the paper says", "verdict", "measured", "limit", "why"];
+  const interval = (part) => (part.low === null || part.low === part.high ? show(part.measured, 4) : `${show(part.measured, 4)} (${show(part.low, 4)} to ${show(part.high, 4)})`);
+  const rows = parts.map((part) => el("tr", {},
+    el("td", {}, `${part.says} (${part.kind === "ours" ? "ours" : part.source}${part.erratum === null ? "" : `, erratum ${part.erratum}`})`),
+    el("td", {}, badge(part.verdict)), el("td", { "data-label": "measured" }, interval(part)), el("td", { "data-label": "limit" }, part.limit), el("td", {}, part.why)));
+  return el("div", { class: "scroll" }, el("table", { class: "stack" }, el("thead", {}, el("tr", {}, heads.map((name) => el("th", {}, name)))), el("tbody", {}, rows)));
 }
 
 function table(one) {

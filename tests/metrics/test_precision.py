@@ -1,0 +1,188 @@
+"""Features that span fewer directions than they have, in every dtype, against float64 truths made by hand."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import neuralcollapse as nc
+from neuralcollapse.metrics import NeuralCollapse
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-3}
+
+
+def normal(generator, *shape):
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def bottleneck(classes=50, per_class=200, inner=20, dim=128, offset=0.1):
+    """Linear(20 -> 128): the features span 20 directions."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(classes).repeat(per_class)
+    inside = normal(generator, classes, inner)[y] + 0.5 * normal(generator, len(y), inner)
+    return inside @ normal(generator, inner, dim) / inner**0.5 + offset * normal(generator, dim), y, inner
+
+
+def layer_norm(classes, per_class, dim, offset=0.0, between=1.0):
+    """LayerNorm: one direction less than there are dimensions, whatever its weight and bias."""
+    generator = torch.Generator().manual_seed(1)
+    y = torch.arange(classes).repeat(per_class)
+    rows = between * normal(generator, classes, dim)[y] + normal(generator, len(y), dim)
+    rows = nn.functional.layer_norm(rows, (dim,))
+    if offset:
+        rows = rows * (1 + 0.1 * normal(generator, dim)) + offset * normal(generator, dim)
+    return rows, y, dim - 1
+
+
+CASES = {
+    "bottleneck": bottleneck(),
+    "bottleneck, offset": bottleneck(offset=3.0),
+    "layer norm, d < K": layer_norm(300, 30, 192),
+    "layer norm, d << K": layer_norm(1000, 20, 64),
+    "layer norm with bias": layer_norm(1000, 20, 64, offset=2.0, between=0.5),
+    "layer norm of ViT's shape, smaller": layer_norm(260, 12, 200),
+    "layer norm, K - 1 < d": layer_norm(60, 30, 96),
+}
+
+
+def truth(H, y, rank):
+    """nc1 and vci from their definitions, with pseudo-inverses of the known rank."""
+    H, y = H.double().numpy(), y.numpy()
+    K, rank = int(y.max()) + 1, min(rank, int(y.max()))
+    means = np.zeros((K, H.shape[1]))
+    np.add.at(means, y, H)
+    means /= np.bincount(y)[:, None]
+    C, D = means - H.mean(0), H - means[y]
+    within, between = D.T @ D / len(H), C.T @ C / K
+    values, vectors = np.linalg.eigh(between)
+    inverse = (vectors[:, -rank:] / values[-rank:]) @ vectors[:, -rank:].T
+    values, vectors = np.linalg.eigh(within + between)
+    kept = values > 1e-12 * values[-1]
+    whole = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    return np.trace(within @ inverse) / K, 1 - np.trace(whole @ between) / rank, rank
+
+
+TRUTHS = {name: truth(*case) for name, case in CASES.items()}
+
+
+def every_way(H, y, classes):
+    """Reports by one and two passes, in memory and streamed, merged, saved and through torchmetrics."""
+    names = ["nc1", "vci"]
+    yield "measure, one pass", nc.measure(H, y, metrics=names, passes=1)
+    yield "measure, two passes", nc.measure(H, y, metrics="nc1", passes=2)
+    parts = []
+    for rows in torch.arange(len(y)).split(len(y) // 3 + 1):
+        parts.append(nc.ClassStatistics(classes, H.shape[1]))
+        parts[-1].update(H[rows], y[rows])
+    for part in parts[1:]:
+        parts[0].merge(part)
+    yield "merged", parts[0].report(metrics=names)
+    two = nc.ClassStatistics(classes, H.shape[1], passes=2)
+    two.update(H, y)
+    second = two.second_pass(metrics="nc1")
+    second.update(H, y)
+    yield "second pass", second.report()
+    metric = NeuralCollapse(classes, H.shape[1], names)
+    metric.update(H, y)
+    yield "torchmetrics", metric.report()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_directions_of_rounding_errors_do_not_count(name, dtype):
+    H, y, _ = CASES[name]
+    nc1, vci, rank = TRUTHS[name]
+    classes = int(y.max()) + 1
+    reports = list(every_way(H.to(dtype), y, classes)) if len(y) * H.shape[1] < 4e6 else []
+    reports = reports or [("measure", nc.measure(H.to(dtype), y, metrics=["nc1", "vci"]))]
+    for way, report in reports:
+        assert report.rank == rank, way
+        assert report.nc1 == pytest.approx(nc1, rel=TOLERANCE[dtype]), way
+        if "vci" in report.values:
+            assert report.vci == pytest.approx(vci, rel=2 * TOLERANCE[dtype]), way
+        noted = [note for note in report.notes if "directions" in note]
+        assert bool(noted) == (rank < min(classes - 1, H.shape[1])), way
+        if noted:
+            assert f"{rank} of {min(classes - 1, H.shape[1])}" in noted[0]
+
+
+def test_one_half_precision_batch_decides_for_all(tmp_path):
+    H, y, rank = CASES["bottleneck"]
+    mixed = nc.ClassStatistics(50, 128)
+    mixed.update(H[:5000].float(), y[:5000])
+    assert mixed.precision is torch.float32
+    other = nc.ClassStatistics(50, 128)
+    other.update(H[5000:].bfloat16(), y[5000:])
+    mixed.merge(other)
+    mixed.update(H[:50], y[:50])
+    assert mixed.precision is torch.bfloat16
+    mixed.save(tmp_path / "statistics.safetensors")
+    again = nc.ClassStatistics.load(tmp_path / "statistics.safetensors")
+    assert again.precision is torch.bfloat16
+    assert again.report(metrics="nc1").rank == rank
+    empty = nc.ClassStatistics(50, 128)
+    empty.set_state(mixed.state())
+    assert empty.precision is torch.bfloat16
+    empty.reset()
+    assert empty.precision is torch.float64
+
+
+def test_features_that_autocast_rounded_before_they_became_float32():
+    H, y, rank = CASES["bottleneck"]
+    nc1 = TRUTHS["bottleneck"][0]
+    hidden = H.bfloat16().float()
+    assert nc.measure(hidden, y, metrics="nc1").nc1 > 2 * nc1
+    report = nc.measure(hidden, y, metrics="nc1", precision=torch.bfloat16)
+    assert report.nc1 == pytest.approx(nc1, rel=1e-2)
+    assert report.rank == rank
+    statistics = nc.ClassStatistics(50, 128)
+    statistics.update(hidden, y, precision=torch.bfloat16)
+    assert statistics.report(metrics="nc1").nc1 == pytest.approx(report.nc1, rel=1e-4)
+    assert nc.measure(H.bfloat16(), y, metrics="nc1", precision=torch.float32).rank == rank
+    with pytest.raises(TypeError, match="precision must be None or one of"):
+        nc.measure(H, y, precision=torch.int32)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_deep_collapse_and_widely_spread_means_lose_nothing(passes):
+    generator = torch.Generator().manual_seed(3)
+    classes, dim, per_class = 30, 128, 20
+    y = torch.arange(classes).repeat(per_class)
+    means = normal(generator, classes, dim)
+    deep = means[y] + 1e-6 * normal(generator, len(y), dim) + 30
+    left, _, right = torch.linalg.svd(means - means.mean(0), full_matrices=False)
+    values = torch.logspace(1, -3, classes - 1, dtype=torch.float64)
+    spread = ((left[:, :-1] * values) @ right[:-1])[y] + 1e-3 * normal(generator, len(y), dim)
+    for H in (deep.float(), spread.float()):
+        nc1, vci, rank = truth(H, y, classes - 1)
+        report = nc.measure(H, y, metrics=["nc1", "vci"] if passes == 1 else "nc1", passes=passes)
+        assert report.rank == rank == classes - 1
+        assert report.nc1 == pytest.approx(nc1, rel=1e-3)
+        if passes == 1:
+            assert report.vci == pytest.approx(vci, rel=1e-3)
+        assert not [note for note in report.notes if "directions" in note]
+
+
+def test_means_within_the_rounding_have_no_nc1():
+    generator = torch.Generator().manual_seed(4)
+    y = torch.arange(4).repeat(50)
+    H = (1000 + 1e-5 * normal(generator, 4, 6)[y] + 1e-5 * normal(generator, 200, 6)).float()
+    report = nc.measure(H, y, metrics=["nc1", "nc2_means"])
+    assert report.nc1 is None
+    assert "rounding of float32" in report.reasons["nc1"] or "coincide" in report.reasons["nc1"]
+    small = (normal(generator, 4, 6)[y] * 1e-8).half()
+    assert nc.measure(small, y, metrics="nc1").reasons["nc1"].startswith("all class means coincide")
+
+
+def test_decisions_do_not_depend_on_the_directions_that_count():
+    generator = torch.Generator().manual_seed(5)
+    classes, dim = 12, 16
+    y = torch.arange(classes).repeat(100)
+    H = (normal(generator, classes, dim)[y] * 0.02 + 0.02 * normal(generator, len(y), dim) + 1).bfloat16()
+    W, exact = normal(generator, classes, dim), H.double()
+    means = torch.stack([exact[y == k].mean(0) for k in range(classes)])
+    wrong = (exact @ W.T).argmax(1) != torch.cdist(exact, means, compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
+    report = nc.measure(H, y, W, metrics=["nc1", "nc4_mismatch"])
+    assert report.rank < classes - 1
+    assert report.nc4_mismatch == pytest.approx(float(wrong.double().mean()), abs=2 / len(y))
