@@ -171,3 +171,56 @@ def test_global_random_state_is_untouched():
     load("digits", per_class=5, validation=0.2, random_labels=True)
     load("synthetic", imbalance="step")
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("per_class", [None, 7])
+def test_random_labels_are_balanced_unless_told_otherwise(per_class):
+    plain = load("digits", per_class=per_class).train
+    balanced = load("digits", per_class=per_class, random_labels=True).train
+    counts = balanced.class_counts
+    assert int(counts.max() - counts.min()) == (0 if len(plain) % 10 == 0 else 1)
+    assert torch.equal(balanced.index, plain.index)
+    agree = float((balanced.labels == plain.labels).float().mean())
+    assert agree < 0.25
+    independent = load("digits", random_labels="independent").train.class_counts
+    assert int(independent.max() - independent.min()) > 10
+    with pytest.raises(TypeError, match="random_labels"):
+        load("digits", random_labels="fair")
+
+
+def test_images_are_enlarged_bilinearly_and_repeated_over_channels(mnist_writer, tmp_path):
+    root = mnist_writer(tmp_path)
+    small, large = load("mnist", root).train, load("mnist:size=32,channels=3", root).train
+    assert large.image_shape == (3, 32, 32)
+    assert large.images.dtype == torch.uint8
+    assert all(torch.equal(large.images[:, 0], large.images[:, c]) for c in (1, 2))
+    image, expected = small.images[0, 0].double(), torch.empty(32, 32, dtype=torch.float64)
+    for row in range(32):
+        for column in range(32):
+            y, x = (min(max((i + 0.5) * 28 / 32 - 0.5, 0.0), 27.0) for i in (row, column))
+            top, left = min(int(y), 26), min(int(x), 26)
+            down, right = y - top, x - left
+            expected[row, column] = (1 - down) * (
+                (1 - right) * image[top, left] + right * image[top, left + 1]
+            ) + down * ((1 - right) * image[top + 1, left] + right * image[top + 1, left + 1])
+    assert float((large.images[0, 0].double() - expected).abs().max()) <= 0.5 + 1e-4
+    torch.testing.assert_close(
+        large.images[0, 0].double(),
+        torch.nn.functional.interpolate(image[None, None], size=(32, 32), mode="bilinear")[0, 0].round(),
+        atol=1.0,
+        rtol=0,
+    )
+    flat = load("digits:size=16").train
+    assert flat.image_shape == (1, 16, 16)
+    for spec, message in (
+        ("mnist:size=30", None),
+        ("mnist:size=13", "must divide the side of the stored images, 28, or exceed it"),
+        ("mnist:size=100000", "size must be at most 512"),
+        ("mnist:channels=2", "channels must be 1 or 3 for grey images, got 2"),
+        ("cifar10:channels=1", "channels must be 3 for these images, got 1"),
+    ):
+        if message is None:
+            assert load(spec, root).image_shape == (1, 30, 30)
+        else:
+            with pytest.raises(ValueError, match=message):
+                load(spec, root)

@@ -193,10 +193,12 @@ def test_smaller_images_are_means_over_squares(
 
 @pytest.mark.unchecked
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100", "mini-imagenet", "digits"])
-def test_a_size_must_divide_the_stored_one(name):
+def test_a_size_must_divide_the_stored_one_or_exceed_it(name):
     side = sources[name].image_shape[1]
-    for size in (side - 1, 2 * side):
-        with pytest.raises(ValueError, match=f"size must divide the side of the stored images, {side}, got {size}"):
+    assert sources[name](size=2 * side).size == 2 * side
+    for size in (side - 1, side // 2 + 1):
+        message = f"size must divide the side of the stored images, {side}, or exceed it, got {size}"
+        with pytest.raises(ValueError, match=message):
             load(f"{name}:size={size}")
     with pytest.raises(ValueError, match="size must be at least 1"):
         load(f"{name}:size=0")

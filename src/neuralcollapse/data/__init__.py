@@ -9,7 +9,7 @@
 from ._check import CheckReport, FileReport, check
 from ._download import get
 from ._errors import DataError
-from ._load import DataSet, load, root_folder
+from ._load import DataSet, RandomLabels, load, root_folder
 from ._sources import Source, sources
 from ._split import Loader, Normalisation, Split
 from .augmentation import CropFlip
@@ -24,6 +24,7 @@ __all__ = [
     "FileReport",
     "Loader",
     "Normalisation",
+    "RandomLabels",
     "Source",
     "Split",
     "balanced_subset",

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -17,7 +17,10 @@ from .imbalance import imbalanced_subset
 from .subsets import balanced_subset, hold_out
 from .subsets import random_labels as draw_labels
 
-__all__ = ["DataSet", "load", "root_folder"]
+__all__ = ["DataSet", "RandomLabels", "load", "root_folder"]
+
+RandomLabels = bool | Literal["independent"]
+"""Whether labels are random; ``True`` gives classes of equal size, ``"independent"`` draws each label by itself."""
 
 VARIABLE = "NEURALCOLLAPSE_DATA"
 
@@ -52,7 +55,7 @@ def load(
     test_per_class: int | None = None,
     validation: float | int = 0.0,
     imbalance: str | None = None,
-    random_labels: bool = False,
+    random_labels: RandomLabels = False,
     seed: int = 0,
     cache: bool = True,
 ) -> DataSet:
@@ -60,7 +63,8 @@ def load(
 
     ``root`` is the folder that holds the files (default: the variable NEURALCOLLAPSE_DATA); embedded sets
     need none. In this order: ``per_class`` (and ``test_per_class``) keep a balanced subset, ``random_labels``
-    draws the training labels at random, ``validation`` holds out this fraction of the training set,
+    gives the training images labels at random (``True``: of equal class sizes; ``"independent"``: each drawn by
+    itself), ``validation`` holds out this fraction of the training set,
     ``imbalance`` thins the classes out by a profile such as ``"exponential:ratio=100"``. Each is drawn once,
     from ``seed``. The normalisation is measured on what is left of the training set, and used for all splits.
 
@@ -71,8 +75,10 @@ def load(
     key, arguments = sources.parse(name)
     source = sources[key](**arguments)
     held = real("validation", validation, minimum=0.0, below=1.0)
-    if flag("random_labels", random_labels) and imbalance is not None:
-        raise ValueError("imbalance and random_labels exclude each other: random labels are not of fixed counts")
+    if random_labels != "independent":
+        flag("random_labels", random_labels)
+    if random_labels and imbalance is not None:
+        raise ValueError("imbalance and random_labels exclude each other: give one of them")
     tensors, facts = _read(key, source, root, flag("cache", cache))
     train = _whole(tensors.train_images, tensors.train_labels, len(tensors.classes))
     test = _whole(tensors.test_images, tensors.test_labels, len(tensors.classes))
@@ -81,7 +87,7 @@ def load(
     if test_per_class is not None:
         test = balanced_subset(test, integer("test_per_class", test_per_class, minimum=1), seed)
     if random_labels:
-        train = draw_labels(train, seed)
+        train = draw_labels(train, seed, balanced=random_labels != "independent")
     kept = None
     if held > 0:
         train, kept = hold_out(train, held, seed)

@@ -5,7 +5,7 @@ import hashlib
 import torch
 from torch import Generator, Tensor
 
-from .._support.checks import integer, real
+from .._support.checks import flag, integer, real
 from ._split import Split
 
 __all__ = ["balanced_subset", "hold_out", "random_labels", "stream"]
@@ -37,10 +37,20 @@ def take_per_class(split: Split, counts: list[int], seed: int = 0) -> Split:
     return split.select(torch.cat(chosen).sort().values)
 
 
-def random_labels(split: Split, seed: int = 0) -> Split:
-    """The same images with labels drawn uniformly, once (geometric, Figures 4 and 8)."""
-    labels = torch.randint(0, split.num_classes, (len(split),), generator=stream(seed, "labels"))
-    return split.relabel(labels)
+def random_labels(split: Split, seed: int = 0, balanced: bool = True) -> Split:
+    """The same images with labels that mean nothing, drawn once (geometric, Figures 4 and 8; normalized, Figure 4).
+
+    Args:
+        split: The images.
+        seed: Where the labels are drawn from.
+        balanced: A random permutation of 0, 1, ..., K-1, 0, 1, ..., as in the released code: class sizes differ by at
+            most one. Otherwise each label is drawn by itself, uniformly.
+
+    """
+    generator = stream(seed, "labels")
+    if flag("balanced", balanced):
+        return split.relabel(torch.randperm(len(split), generator=generator) % split.num_classes)
+    return split.relabel(torch.randint(0, split.num_classes, (len(split),), generator=generator))
 
 
 def hold_out(split: Split, fraction: float | int = 0.1, seed: int = 0) -> tuple[Split, Split]:

@@ -16,6 +16,9 @@ __all__ = ["Arrays", "Download", "ImageSource", "OfficialFile", "Source", "sourc
 
 sources: Registry[type["Source"]] = Registry("data set")
 
+CHUNK = 4096
+LARGEST_SIDE = 512
+
 
 @dataclass(frozen=True)
 class Arrays:
@@ -90,31 +93,44 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class ImageSource(Source):
-    """A data set of square images, which may be made smaller; ``image_shape`` is that of the stored ones."""
+    """A data set of square images, which may be made smaller or larger; ``image_shape`` is that of the stored ones."""
 
     size: int | None = None
-    """The side of the images, a divisor of the stored one: pixels are averaged over squares."""
+    """The side of the images: a divisor of the stored one (pixels are averaged over squares) or more (bilinear)."""
+    channels: int | None = None
+    """3 repeats a grey image for nets that take colours."""
 
     def __post_init__(self) -> None:
-        side = self.image_shape[1]
-        if self.size is not None and side % integer("size", self.size, minimum=1):
-            raise ValueError(f"size must divide the side of the stored images, {side}, got {self.size}")
+        stored, side, _ = self.image_shape
+        if self.size is not None:
+            size = integer("size", self.size, minimum=1, maximum=LARGEST_SIDE)
+            if size < side and side % size:
+                raise ValueError(f"size must divide the side of the stored images, {side}, or exceed it, got {size}")
+        if self.channels is not None:
+            count = integer("channels", self.channels, minimum=1)
+            if count != stored and (stored, count) != (1, 3):
+                takes = "1 or 3 for grey images" if stored == 1 else f"{stored} for these images"
+                raise ValueError(f"channels must be {takes}, got {count}")
 
     @abstractmethod
     def read_stored(self, root: Path) -> Arrays:
         """Read the set with its images as they are stored."""
 
     def read(self, root: Path) -> Arrays:
-        """Read the set, with images of the size asked for."""
+        """Read the set, with images of the size and channels asked for."""
         stored = self.read_stored(root)
-        factor = self.image_shape[1] // (self.size or self.image_shape[1])
-        if factor == 1:
-            return stored
-        return replace(
-            stored,
-            train_images=_average_squares(stored.train_images, factor),
-            test_images=_average_squares(stored.test_images, factor),
-        )
+        train, test = (self._changed(images) for images in (stored.train_images, stored.test_images))
+        return replace(stored, train_images=train, test_images=test)
+
+    def _changed(self, images: np.ndarray) -> np.ndarray:
+        channels, side, _ = self.image_shape
+        size = side if self.size is None else self.size
+        if size < side:
+            images = _average_squares(images, side // size)
+        elif size > side:
+            images = _enlarge(images, size)
+        repeats = 1 if self.channels is None else self.channels // channels
+        return images if repeats == 1 else np.repeat(images, repeats, axis=1)
 
 
 def _average_squares(images: np.ndarray, factor: int) -> np.ndarray:
@@ -124,6 +140,32 @@ def _average_squares(images: np.ndarray, factor: int) -> np.ndarray:
         for column in range(factor):
             total += images[:, :, row::factor, column::factor]
     return total / np.float32(factor**2)
+
+
+def _enlarge(images: np.ndarray, size: int) -> np.ndarray:
+    """Bilinear interpolation between the centres of pixels, to ``size`` a side; bytes are rounded to bytes.
+
+    The centre of new pixel i lies at (i + 1/2) side/size - 1/2 among the old centres; beyond the outermost ones the
+    image goes on as it ends.
+    """
+    matrix = _interpolation(images.shape[2], size)
+    larger = np.empty((*images.shape[:2], size, size), dtype=images.dtype)
+    for start in range(0, len(images), CHUNK):
+        part = matrix @ images[start : start + CHUNK].astype(np.float32) @ matrix.T
+        larger[start : start + CHUNK] = np.rint(part) if images.dtype == np.uint8 else part
+    return larger
+
+
+def _interpolation(side: int, size: int) -> np.ndarray:
+    """The ``size x side`` matrix of bilinear interpolation along one axis."""
+    place = np.clip((np.arange(size) + 0.5) * side / size - 0.5, 0, side - 1)
+    lower = np.minimum(np.floor(place).astype(int), max(side - 2, 0))
+    share = (place - lower).astype(np.float32)
+    matrix = np.zeros((size, side), dtype=np.float32)
+    rows = np.arange(size)
+    matrix[rows, lower] += 1 - share
+    matrix[rows, np.minimum(lower + 1, side - 1)] += share
+    return matrix
 
 
 def check_labels(where: Path, labels: np.ndarray, num_classes: int) -> np.ndarray:
