@@ -51,7 +51,7 @@ def test_a_plan_file_and_options_together(tmp_path):
         (["--epochs", "0"], "plan: epochs: Input should be greater than or equal to 1 (got 0)"),
         (["--loss", "focl"], "unknown loss 'focl'; did you mean 'focal'"),
         (["--data", "mnist"], "mnist is not embedded: say where it is"),
-        (["--data", "mnist:size=15"], "size must divide the side of the stored images, 28, got 15"),
+        (["--data", "mnist:size=15"], "size must divide the side of the stored images, 28, or exceed it, got 15"),
         (["--measure", "often"], "--measure takes log, every or a list such as 1,10,100, got 'often'"),
         (["--model", "mlp:width=3", "--width", "4"], "--width is given twice"),
         (["--plan", "nowhere.toml"], "nowhere.toml: No such file or directory"),

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from scipy.optimize import linprog
 
 import neuralcollapse as nc
 from neuralcollapse.frames import simplex_gram
@@ -9,8 +10,8 @@ from neuralcollapse.models import LinearHead, NormalizedHead, SimplexETFHead, he
 from neuralcollapse.models._heads import create_head
 
 
-def make(spec: str, dim: int = 6, classes: int = 4) -> torch.nn.Module:
-    return create_head(spec, dim, classes, torch.Generator().manual_seed(0))
+def make(spec: str, dim: int = 6, classes: int = 4, seed: int = 0) -> torch.nn.Module:
+    return create_head(spec, dim, classes, torch.Generator().manual_seed(seed))
 
 
 def step(head: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -72,6 +73,27 @@ def test_etf_can_be_canonical_or_random():
     assert torch.equal(canonical, SimplexETFHead(6, 4).weight)
     assert torch.equal(random, SimplexETFHead(6, 4, seed=0).weight)
     assert not torch.equal(canonical, random)
+    assert torch.equal(SimplexETFHead(40, 4, frame="canonical").weight[:, :4], SimplexETFHead(4, 4).weight)
+
+
+@pytest.mark.unchecked
+def test_a_bad_frame_is_named():
+    with pytest.raises(ValueError, match="frame must be one of auto, canonical, random, got 'helmert'"):
+        SimplexETFHead(6, 4, frame="helmert")
+    with pytest.raises(ValueError, match="no seed with frame='canonical'"):
+        SimplexETFHead(6, 4, frame="canonical", seed=1)
+
+
+@pytest.mark.parametrize(("dim", "classes"), [(64, 10), (12, 4), (36, 10), (512, 100)])
+def test_nonnegative_features_can_align_with_the_default_etf_on_wide_features(dim, classes):
+    """Each class hangs on many units, and some v > 0 with E v = 0 makes the rows non-negative at equal logits."""
+    weight = make("etf", dim, classes).weight.double()
+    assert int((weight.abs() > 0.1 / dim**0.5).sum(1).min()) > dim / 2
+    lift = linprog(
+        c=torch.zeros(dim).numpy(), A_eq=weight.numpy(), b_eq=torch.zeros(classes).numpy(), bounds=[(1.0, None)] * dim
+    )
+    assert lift.success
+    assert not torch.equal(weight, make("etf", dim, classes, seed=1).weight.double())
 
 
 def test_normalized_rows_stay_unit_when_the_loop_projects():

@@ -51,7 +51,7 @@ def test_two_processes_equal_one(tmp_path):
     """Losses of the first 50 steps to 1e-5, and the measured collapse."""
     run(tmp_path / "one", 1)
     run(tmp_path / "two", 2)
-    for name in ("resnet", "features"):
+    for name in ("resnet", "features", "contrastive"):
         one, two = (json.loads((tmp_path / who / name / "losses.json").read_text()) for who in ("one", "two"))
         assert len(one["losses"]) >= 50
         assert two["losses"][:50] == pytest.approx(one["losses"][:50], abs=1e-5)

@@ -39,7 +39,6 @@ def test_a_plan_cannot_change():
         ({"model": "resnet19"}, "unknown model"),
         ({"head": "eft"}, "unknown head"),
         ({"loss": "focl"}, "unknown loss"),
-        ({"loss": "supervised-contrastive"}, "acts on features"),
         ({"optimizer": "sdg"}, "unknown optimizer 'sdg'; did you mean 'sgd'"),
         ({"optimizer": "sgd:speed=1"}, "has no parameter 'speed'"),
         ({"schedule": "milestones:first=x"}, "first must be a fraction such as 3/7"),

@@ -20,6 +20,10 @@ PLANS = {
         decay_on="features", weight_decay=0.01, feature_decay=1e-4, bias_decay=0.01, clip_gradient=1.0,
         metrics=("nc1", "nc2"), learning_rate=0.02, measure=(20,),
     ),
+    "contrastive": Plan(
+        data="digits", per_class=16, model="mlp:width=12,depth=2", epochs=20, batch_size=55, augment=True,
+        loss="supervised-contrastive", views=2, projection=6, metrics=("nc1",), learning_rate=0.02, measure=(20,),
+    ),
 }  # fmt: skip
 
 

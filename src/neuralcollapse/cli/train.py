@@ -22,11 +22,16 @@ def train(
     imbalance: str | None = None,
     random_labels: OffByDefault = False,
     augment: OffByDefault = False,
+    shuffle: bool | None = None,
     model: str | None = None,
     width: float | None = None,
     feature_dim: int | None = None,
+    init: Literal["kaiming-fan-out", "torch"] | None = None,
     head: str | None = None,
     loss: str | None = None,
+    loss_scale: float | None = None,
+    views: Literal[1, 2] | None = None,
+    projection: int | None = None,
     optimizer: str | None = None,
     learning_rate: float | None = None,
     schedule: str | None = None,
@@ -36,6 +41,7 @@ def train(
     decay_on: Literal["parameters", "features"] | None = None,
     weight_decay: float | None = None,
     feature_decay: float | None = None,
+    feature_decay_over: Literal["set", "batch", "unit"] | None = None,
     bias_decay: float | None = None,
     precision: Literal["float32", "bfloat16"] | None = None,
     device: str | None = None,
@@ -75,19 +81,29 @@ def train(
     imbalance
         Profile such as exponential:ratio=100.
     random_labels
-        Draw the training labels at random.
+        Give the training images labels at random, of equal class sizes.
     augment
         Random crop and horizontal flip.
+    shuffle
+        Whether each epoch has an order of its own (default) or all have that of the data set.
     model
         Net such as resnet18:width=8 or mlp:depth=4.
     width
         Width of the net, as in --model NET:width=.
     feature_dim
         Feature dimension, as in --model NET:feature_dim=.
+    init
+        How convolutions start: Kaiming's rule with fan-out (default), or PyTorch's own.
     head
         linear, etf or normalized:temperature=5.
     loss
-        cross-entropy, focal:gamma=3, label-smoothing:alpha=0.1, squared-error, ...
+        cross-entropy, focal:gamma=3, label-smoothing:alpha=0.1, squared-error, supervised-contrastive, ...
+    loss_scale
+        The objective has this times the loss: 2/K for a mean over classes of the squared error.
+    views
+        Augmented views of each image in a batch, for supervised-contrastive.
+    projection
+        Outputs of a projection between the net and supervised-contrastive.
     optimizer
         sgd, adam, adamw, lbfgs or riemannian-sgd, with parameters after a colon.
     learning_rate
@@ -106,6 +122,8 @@ def train(
         Decay of all parameters, or of W.
     feature_decay
         Decay of the features H.
+    feature_decay_over
+        H of the whole set (default), of the batch alone, or scaled to norm one.
     bias_decay
         Decay of the bias b.
     precision
@@ -136,9 +154,14 @@ def train(
         "imbalance": imbalance,
         "random_labels": random_labels or None,
         "augment": augment or None,
+        "shuffle": shuffle,
         "model": model,
+        "init": init,
         "head": head,
         "loss": loss,
+        "loss_scale": loss_scale,
+        "views": views,
+        "projection": projection,
         "optimizer": optimizer,
         "learning_rate": learning_rate,
         "schedule": schedule,
@@ -148,6 +171,7 @@ def train(
         "decay_on": decay_on,
         "weight_decay": weight_decay,
         "feature_decay": feature_decay,
+        "feature_decay_over": feature_decay_over,
         "bias_decay": bias_decay,
         "precision": precision,
         "device": device,

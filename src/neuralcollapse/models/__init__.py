@@ -13,6 +13,7 @@ from ._heads import Head, heads
 from ._heads.etf import SimplexETFHead
 from ._heads.linear import LinearHead
 from ._heads.normalized import NormalizedHead
+from ._initialise import Init
 from .mlp import mlp
 from .resnet import resnet8, resnet18, resnet50
 from .wide_resnet import wide_resnet18, wide_resnet50
@@ -20,6 +21,7 @@ from .wide_resnet import wide_resnet18, wide_resnet50
 __all__ = [
     "Classifier",
     "Head",
+    "Init",
     "LinearHead",
     "NormalizedHead",
     "ParameterCount",

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from .._support.checks import describe, integer
 from ._classifier import Classifier, assemble, nets
+from ._initialise import Init
 
 __all__ = ["mlp"]
 
@@ -41,6 +42,7 @@ def mlp(
     depth: int = 4,
     image_size: int | tuple[int, int] | None = None,
     seed: int = 0,
+    init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """``depth`` hidden layers of ``width`` units, each linear, batch norm, ReLU; then the head.
 
@@ -64,4 +66,4 @@ def mlp(
     for side in size:
         inputs *= integer("image_size", side, minimum=1)
     sizes = (units,) * (layers - 1) + (last,)
-    return assemble(lambda: MLPEncoder(inputs, sizes), last, num_classes, head, seed)
+    return assemble(lambda: MLPEncoder(inputs, sizes), last, num_classes, head, seed, init)

@@ -8,6 +8,7 @@ convolution gets d outputs.
 
 from .._support.checks import integer
 from ._classifier import Classifier, assemble, nets
+from ._initialise import Init
 from ._residual import Kind, ResidualEncoder, residual_shape
 
 __all__ = ["resnet8", "resnet18", "resnet50"]
@@ -22,9 +23,10 @@ def resnet8(
     head: str = "linear",
     stem: str = "cifar",
     seed: int = 0,
+    init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """Three stages of one basic block, d = 4 * width: for small images such as the embedded digits."""
-    return _resnet("basic", (1, 1, 1), width, feature_dim, in_channels, num_classes, head, stem, seed)
+    return _resnet("basic", (1, 1, 1), width, feature_dim, in_channels, num_classes, head, stem, seed, init)
 
 
 @nets.add("resnet18")
@@ -36,6 +38,7 @@ def resnet18(
     head: str = "linear",
     stem: str = "cifar",
     seed: int = 0,
+    init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """Four stages of two basic blocks, d = 8 * width (512 in the papers).
 
@@ -43,7 +46,7 @@ def resnet18(
     >>> model.feature_dim
     64
     """
-    return _resnet("basic", (2, 2, 2, 2), width, feature_dim, in_channels, num_classes, head, stem, seed)
+    return _resnet("basic", (2, 2, 2, 2), width, feature_dim, in_channels, num_classes, head, stem, seed, init)
 
 
 @nets.add("resnet50")
@@ -55,9 +58,10 @@ def resnet50(
     head: str = "linear",
     stem: str = "cifar",
     seed: int = 0,
+    init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """Four stages of 3, 4, 6 and 3 bottlenecks with expansion 4, d = 32 * width (2048 in the papers)."""
-    return _resnet("bottleneck", (3, 4, 6, 3), width, feature_dim, in_channels, num_classes, head, stem, seed)
+    return _resnet("bottleneck", (3, 4, 6, 3), width, feature_dim, in_channels, num_classes, head, stem, seed, init)
 
 
 def _resnet(
@@ -70,7 +74,8 @@ def _resnet(
     head: str,
     stem: str,
     seed: int,
+    init: Init,
 ) -> Classifier:
     planes = integer("width", width, minimum=1)
     shape = residual_shape(kind, depths, planes, 1.0, feature_dim, in_channels, stem)
-    return assemble(lambda: ResidualEncoder(shape), shape.feature_dim, num_classes, head, seed)
+    return assemble(lambda: ResidualEncoder(shape), shape.feature_dim, num_classes, head, seed, init)

@@ -6,6 +6,7 @@ layers) whatever the width: the paper's {.25, .5, 1, 2}. The other arguments are
 
 from .._support.checks import real
 from ._classifier import Classifier, assemble, nets
+from ._initialise import Init
 from ._residual import Kind, ResidualEncoder, residual_shape
 
 __all__ = ["wide_resnet18", "wide_resnet50"]
@@ -22,9 +23,10 @@ def wide_resnet18(
     head: str = "linear",
     stem: str = "cifar",
     seed: int = 0,
+    init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """ResNet18 whose basic blocks have ``width`` times the planes between their two convolutions."""
-    return _wide("basic", (2, 2, 2, 2), width, feature_dim, in_channels, num_classes, head, stem, seed)
+    return _wide("basic", (2, 2, 2, 2), width, feature_dim, in_channels, num_classes, head, stem, seed, init)
 
 
 @nets.add("wide-resnet50", "wide_resnet50")
@@ -36,9 +38,10 @@ def wide_resnet50(
     head: str = "linear",
     stem: str = "cifar",
     seed: int = 0,
+    init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """ResNet50 whose bottlenecks have ``width`` times the inner planes (6.1 to 67.0 M parameters)."""
-    return _wide("bottleneck", (3, 4, 6, 3), width, feature_dim, in_channels, num_classes, head, stem, seed)
+    return _wide("bottleneck", (3, 4, 6, 3), width, feature_dim, in_channels, num_classes, head, stem, seed, init)
 
 
 def _wide(
@@ -51,7 +54,8 @@ def _wide(
     head: str,
     stem: str,
     seed: int,
+    init: Init,
 ) -> Classifier:
     scale = real("width", width, above=0.0)
     shape = residual_shape(kind, depths, BASE_WIDTH, scale, feature_dim, in_channels, stem)
-    return assemble(lambda: ResidualEncoder(shape), shape.feature_dim, num_classes, head, seed)
+    return assemble(lambda: ResidualEncoder(shape), shape.feature_dim, num_classes, head, seed, init)

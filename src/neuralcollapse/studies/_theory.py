@@ -17,7 +17,7 @@ __all__ = ["closed_form_loss", "minimum_loss"]
 def closed_form_loss(run: Run) -> float | None:
     """The loss alone, without decay, at the global minimum; None where no closed form is known.
 
-    A normalised head: the minimum of the normalised model (Yaras et al. 2022, Theorem 3.1 and its kin for other
+    A normalised head: the minimum of the normalised model (Yaras et al. 2022, Theorem 1 and its kin for other
     losses). Decay on (W, H, b): the loss at the minimum of the regularised model with the run's constants (Zhu et al.
     2021, Theorem 3.1).
     """
@@ -38,13 +38,11 @@ def minimum_loss(plan: Plan, num_classes: int, per_class: int, dim: int) -> floa
         if heads[name] is heads["normalized"]:
             temperature = float(str(options.get("temperature", 1.0)))
             return NormalizedUFM(loss, num_classes, 1, dim, temperature).optimum().value
-        if heads[name] is not heads["linear"] or plan.decay_on != "features":
-            return None
-        if not plan.weight_decay or not plan.feature_decay:
+        decays = plan.decays_per_loss(num_classes * per_class)
+        if heads[name] is not heads["linear"] or decays is None or not decays[0] or not decays[1]:
             return None
         # The optimal logits depend on n and the decay of H through their product only: one sample a class will do.
-        decays = (plan.weight_decay, per_class * plan.feature_decay, plan.bias_decay)
-        problem = RegularizedUFM(loss, num_classes, 1, dim, *decays)
+        problem = RegularizedUFM(loss, num_classes, 1, dim, decays[0], per_class * decays[1], decays[2])
         point = problem.optimum().point
     except NotImplementedError:
         return None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.autograd.function import FunctionCtx
 
-__all__ = ["Team", "team", "with_synchronised_batch_norm"]
+__all__ = ["Team", "gathered", "team", "with_synchronised_batch_norm"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,21 @@ def _summed(tensor: Tensor) -> Tensor:
     total = _Sum.apply(tensor)
     assert isinstance(total, Tensor)
     return total
+
+
+def gathered(rows: Tensor, labels: Tensor, processes: Team) -> tuple[Tensor, Tensor]:
+    """The rows and labels of all processes, in the order of their ranks; gradients flow back to every one."""
+    if processes.size == 1:
+        return rows, labels
+    counts = torch.zeros(processes.size, dtype=torch.int64, device=rows.device)
+    counts[processes.rank] = len(rows)
+    ends = processes.sum(counts).cumsum(0).tolist()
+    mine = slice(ends[processes.rank] - len(rows), ends[processes.rank])
+    everyone = rows.new_zeros(ends[-1], rows.shape[1])
+    everyone[mine] = rows
+    classes = labels.new_zeros(ends[-1])
+    classes[mine] = labels
+    return _summed(everyone), processes.sum(classes)
 
 
 class SynchronisedBatchNorm(nn.Module):

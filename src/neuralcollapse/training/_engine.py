@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS
 
 from ..data import CropFlip, DataSet
 from ..data.subsets import stream
@@ -15,7 +14,7 @@ from ._distributed import SynchronisedBatchNorm, Team
 from ._errors import TrainingStopped
 from ._objective import Objective
 from ._state import like
-from .optimizers import create_optimizer
+from .optimizers import BatchLBFGS, create_optimizer
 from .plan import Plan
 from .schedules import create_schedule
 
@@ -88,10 +87,14 @@ class Engine:
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor, int]]:
         """The process's own share of the remaining batches of the epoch, whose sizes differ by at most one."""
-        order = torch.randperm(len(self.data.train), generator=stream(self.plan.seed, f"order {self.epoch}"))
+        size = len(self.data.train)
+        order = torch.arange(size)
+        if self.plan.shuffle:
+            order = torch.randperm(size, generator=stream(self.plan.seed, f"order {self.epoch}"))
         for step, positions in enumerate(order.tensor_split(self.steps)):
             if step < self.step:
                 continue
+            positions = positions.repeat(self.plan.views)
             draws = None
             if self.augment is not None:  # drawn for the whole batch: the same for any number of processes
                 generator = stream(self.plan.seed, f"augment {self.epoch} {step}")
@@ -105,7 +108,7 @@ class Engine:
             )
 
     def _step(self, images: Tensor, labels: Tensor, size: int) -> Tensor:
-        if isinstance(self.optimizer, LBFGS):
+        if isinstance(self.optimizer, BatchLBFGS):
             return self._lbfgs_step(self.optimizer, images, labels, size)
         _, loss = self._gradient(images, labels, size)
         if self.plan.clip_gradient is not None:
@@ -130,15 +133,17 @@ class Engine:
             start += gradient.numel()
         return flat[-2], flat[-1]
 
-    def _lbfgs_step(self, optimizer: LBFGS, images: Tensor, labels: Tensor, size: int) -> Tensor:
+    def _lbfgs_step(self, optimizer: BatchLBFGS, images: Tensor, labels: Tensor, size: int) -> Tensor:
         """Minimise over one fixed batch; running statistics of batch norm see it once, after the step.
 
         When the batch is the whole training set, they become its statistics at the new weights.
         """
         whole = self.steps == 1 and self.augment is None
-        if not whole:
+        if not whole and not optimizer.keeps_history:
             optimizer.state.clear()  # curvature of another batch is that of another function
         norms = [module for module in self.model.modules() if isinstance(module, BATCH_NORMS)]
+        if optimizer.statistics_at_evaluations:
+            norms = []
         momenta = [norm.momentum or 0.0 for norm in norms]
         for norm in norms:
             norm.momentum = 0.0
@@ -156,8 +161,9 @@ class Engine:
             optimizer.step(closure)  # pyright: ignore[reportArgumentType]
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = 1.0 if whole else momentum
-            with torch.no_grad():
-                self.objective(images, labels, size)
+            if norms:
+                with torch.no_grad():
+                    self.objective(images, labels, size)
         finally:
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum

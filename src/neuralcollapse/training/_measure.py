@@ -9,7 +9,7 @@ from .. import losses
 from ..data import Split
 from ..metrics import ClassStatistics
 from ..models import Classifier
-from ._distributed import Team
+from ._distributed import Team, gathered
 from ._errors import TrainingStopped
 from ._objective import autocast
 from .plan import Plan
@@ -51,8 +51,15 @@ def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: to
     if len(split) * model.feature_dim * 4 > MEMORY:
         kept = None
     for features, logits, labels in features_of(plan, model, split, team, device):
-        right = (logits.argmax(1) == labels).sum()
-        sums += torch.stack([loss_of(logits, labels).double() * len(labels), right.double(), torch.tensor(len(labels))])
+        right, count = (logits.argmax(1) == labels).sum(), torch.tensor(len(labels))
+        if loss_of.takes == "features":  # of all processes' samples, a share each
+            rows, classes = gathered(model.projected(features.to(device)), labels.to(device), team)
+            loss = loss_of(rows, classes).cpu() * len(classes) / team.size
+        else:
+            loss = loss_of(logits, labels) * count if len(labels) else torch.zeros(())
+        sums += torch.stack([loss.double(), right.double(), count])
+        if len(labels) == 0:
+            continue
         statistics.update(features, labels)
         if kept is not None:
             kept.append((features, labels))
@@ -62,7 +69,8 @@ def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: to
     second = statistics.second_pass(weight, bias, metrics=plan.metrics)
     again = kept or ((features, labels) for features, _, labels in features_of(plan, model, split, team, device))
     for features, labels in again:
-        second.update(features, labels)
+        if len(labels):
+            second.update(features, labels)
     if team.size > 1:
         second.all_reduce()
     report = second.report()
@@ -73,7 +81,8 @@ def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: to
 def features_of(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device):
     """Batches of features as they enter the classifier, logits and labels, of this process's share of the split."""
     layout = torch.channels_last if plan.channels_last else torch.contiguous_format
-    for positions in team.share(torch.arange(len(split))).split(BATCH):
+    for block in torch.arange(len(split)).split(BATCH):
+        positions = team.share(block)
         images, labels = split.batch(positions)
         with autocast(plan, device):
             features = model.features(images.to(device, memory_format=layout))

@@ -28,19 +28,20 @@ def compare_with_theory(
     counts = torch.bincount(labels, minlength=model.num_classes)
     fixed = not model.head.weight.requires_grad
     balanced = bool((counts == counts[0]).all())
-    if plan.decay_on != "features" or not plan.weight_decay or not plan.feature_decay or fixed or not balanced:
+    decays = plan.decays_per_loss(len(labels))
+    if decays is None or not decays[0] or not decays[1] or fixed or not balanced:
         return None
     if not isinstance(loss, LogitLoss):
         return None
-    bias_decay = None if model.head.bias is None else plan.bias_decay
+    weight_decay, feature_decay, bias_decay = decays
     problem = RegularizedUFM(
         loss,
         model.num_classes,
         per_class=int(counts[0]),
         dim=model.feature_dim,
-        weight_decay=plan.weight_decay,
-        feature_decay=plan.feature_decay,
-        bias_decay=bias_decay,
+        weight_decay=weight_decay,
+        feature_decay=feature_decay,
+        bias_decay=None if model.head.bias is None else bias_decay,
     )
     try:
         optimum = problem.optimum()

@@ -13,7 +13,6 @@ import torch
 from .._support.checks import flag, integer, real
 from .._support.files import write_json, write_text
 from ..data import DataSet, Split, load
-from ..models import create
 from ._distributed import Team, team, with_synchronised_batch_norm
 from ._engine import Engine, Progress
 from ._errors import writing
@@ -21,7 +20,7 @@ from ._measure import features_of, measure_split
 from ._state import Checkpoint, latest, write_checkpoint, write_tensors
 from ._theory import compare_with_theory
 from .plan import Plan
-from .run import Run, describe_environment
+from .run import Run, describe_environment, net_of
 
 __all__ = ["measured_epochs", "train"]
 
@@ -73,7 +72,7 @@ def train(
             random_labels=plan.random_labels,
             seed=plan.seed,
         )
-        model = create(plan.model, data.image_shape, data.num_classes, head=plan.head, seed=plan.seed)
+        model = net_of(plan, data.image_shape, data.num_classes)
         if processes.size > 1:
             with_synchronised_batch_norm(model)
         model.to(device)

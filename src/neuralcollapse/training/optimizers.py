@@ -11,7 +11,7 @@ from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 from .._support.checks import flag, integer, real
 from .._support.registry import Registry
 
-__all__ = ["RiemannianSGD", "create_optimizer", "optimizers"]
+__all__ = ["BatchLBFGS", "RiemannianSGD", "create_optimizer", "optimizers"]
 
 Groups = list[dict[str, Any]]
 
@@ -47,20 +47,56 @@ def adamw(groups: Groups, learning_rate: float, beta1: float | int = 0.9, beta2:
 
 
 @optimizers.add("lbfgs")
-def lbfgs(groups: Groups, learning_rate: float, history: int = 10, iterations: int = 20) -> Optimizer:
-    """L-BFGS with strong Wolfe line search, ``iterations`` on each batch (geometric: lr .1, batch 2048).
+def lbfgs(
+    groups: Groups,
+    learning_rate: float,
+    history: int = 10,
+    iterations: int = 20,
+    line_search: str = "strong-wolfe",
+    keep: bool = False,
+    statistics: str = "step",
+) -> Optimizer:
+    """L-BFGS, ``iterations`` on each batch (geometric: lr .1, batch 2048).
 
-    The loop gives it one objective a batch and forgets the history when the batch changes; a batch that is the whole
-    training set without augmentation is one objective for the whole run.
+    The loop gives it one objective a batch. By default it forgets the history when the batch changes (a batch that is
+    the whole training set without augmentation is one objective for the whole run), and the running statistics of batch
+    norm see each batch once. The released code does neither: ``keep=True,statistics=evaluation``.
+
+    Args:
+        groups: Parameter groups.
+        learning_rate: First step length.
+        history: Pairs of steps and gradient changes that are kept.
+        iterations: Iterations on each batch.
+        line_search: ``"strong-wolfe"``, or ``"none"``: steps of the learning rate, PyTorch's own default.
+        keep: Whether the history goes on from batch to batch.
+        statistics: Batch norm sees the batch once a ``"step"``, or at every ``"evaluation"`` of the objective.
+
     """
+    searches = {"strong-wolfe": "strong_wolfe", "none": None}
+    if line_search not in searches and line_search is not None:
+        raise ValueError(f"line_search must be strong-wolfe or none, got {line_search!r}")
+    if statistics not in ("step", "evaluation"):
+        raise ValueError(f"statistics must be step or evaluation, got {statistics!r}")
     parameters = [parameter for group in groups for parameter in group["params"]]
-    return LBFGS(
+    optimizer = BatchLBFGS(
         parameters,
         lr=learning_rate,
         max_iter=integer("iterations", iterations, minimum=1),
         history_size=integer("history", history, minimum=1),
-        line_search_fn="strong_wolfe",
+        line_search_fn=searches.get(line_search or "none"),
     )
+    optimizer.keeps_history = flag("keep", keep)
+    optimizer.statistics_at_evaluations = statistics == "evaluation"
+    return optimizer
+
+
+class BatchLBFGS(LBFGS):
+    """PyTorch's L-BFGS and what a loop over batches does with it."""
+
+    keeps_history = False
+    """Whether curvature of one batch is used on the next."""
+    statistics_at_evaluations = False
+    """Whether running statistics of batch norm move at every evaluation of the objective."""
 
 
 @optimizers.add("riemannian-sgd")

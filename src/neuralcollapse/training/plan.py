@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,15 +11,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .. import losses
-from ..data import profiles, sources
+from ..data import RandomLabels, profiles, sources
 from ..metrics import METRICS
-from ..models import heads, nets
+from ..models import Init, heads, nets
 from .optimizers import optimizers
 from .schedules import create_schedule
 
 __all__ = ["Plan"]
 
-FORMAT = 1
+FORMAT = 2
+"""Counts up when equal plans would give other results than before."""
 
 
 class Plan(BaseModel):
@@ -38,14 +40,27 @@ class Plan(BaseModel):
     validation: float = Field(0.0, ge=0, lt=1)
     """Fraction of the training set held out; its accuracy chooses the best checkpoint."""
     imbalance: str | None = None
-    random_labels: bool = False
+    random_labels: RandomLabels = False
+    """``True``: a permutation of balanced labels; ``"independent"``: each label drawn by itself."""
     augment: bool = False
     """Random crop with padding 4 and horizontal flip."""
+    shuffle: bool = True
+    """Whether each epoch has an order of its own; otherwise all have that of the data set."""
 
     model: str = "resnet8"
     """A name of ``nc.models.create``, with its sizes: ``"resnet18:width=8"``."""
+    init: Init = "kaiming-fan-out"
+    """How convolutions start: ``kaiming-fan-out`` (geometric, mse) or ``torch``, its default (losses, normalized)."""
     head: str = "linear"
     loss: str = "cross-entropy"
+    """A loss on logits; or ``supervised-contrastive``, which trains the encoder alone. Then cross-entropy trains the
+    head on features that it does not change, so that accuracies and metrics with a classifier have one."""
+    loss_scale: float = Field(1.0, gt=0)
+    """The objective has this times the loss; 2/K makes the squared error a mean over classes, as ``nn.MSELoss``."""
+    views: Literal[1, 2] = 1
+    """Augmented views of each image in a batch, for a loss on features."""
+    projection: int | None = Field(None, ge=1)
+    """Outputs of a projection between the encoder and a loss on features."""
 
     optimizer: str = "sgd"
     learning_rate: float = Field(0.05, gt=0)
@@ -60,6 +75,9 @@ class Plan(BaseModel):
     """On all parameters, or on W: adds weight_decay/2 |.|^2 to the objective."""
     feature_decay: float = Field(0.0, ge=0)
     """On H, the N features before any normalisation: adds feature_decay/2 |H|_F^2."""
+    feature_decay_over: Literal["set", "batch", "unit"] = "set"
+    """|H|^2 of the whole set, estimated from the batch; of the batch alone, as the normalized paper's code has it; or
+    of the batch's features scaled to norm one, as the geometric paper's code has it, which has no gradient."""
     bias_decay: float = Field(0.0, ge=0)
     """On b."""
 
@@ -83,11 +101,10 @@ class Plan(BaseModel):
     def _consistent(self) -> "Plan":
         sources.parse(self.data)
         nets.parse(self.model)
-        head, _ = heads.parse(self.head)
+        head, options = heads.parse(self.head)
         optimizer, _ = optimizers.parse(self.optimizer)
         create_schedule(self.schedule)
-        if losses.get(self.loss).takes != "logits":
-            raise ValueError(f"loss {self.loss!r} acts on features; training here takes a loss on logits")
+        self._check_views(losses.get(self.loss).takes == "features")
         if self.imbalance is not None:
             profiles.parse(self.imbalance)
         for name in self.metrics or ():
@@ -96,21 +113,52 @@ class Plan(BaseModel):
             raise ValueError(f"measure must name epochs from 1 to {self.epochs}, got {list(self.measure)}")
         if self.decay_on == "parameters" and (self.feature_decay or self.bias_decay):
             raise ValueError("feature_decay and bias_decay need decay_on='features'")
+        if self.feature_decay_over != "set" and not self.feature_decay:
+            raise ValueError(f"feature_decay_over={self.feature_decay_over!r} needs a feature_decay")
         if heads[head] is heads["normalized"]:
             if self.decay_on == "features":
                 raise ValueError("a normalized head has no use for decay_on='features': norms are fixed")
             if optimizer == "lbfgs":
                 raise ValueError("lbfgs cannot keep the rows of a normalized head on the sphere")
+        elif options.get("unit_rows") and optimizer == "lbfgs":
+            raise ValueError("lbfgs cannot keep the rows of a head at norm one: its line search moves them")
         elif optimizer == "riemannian-sgd":
             raise ValueError("riemannian-sgd is for head='normalized'; use sgd")
         if optimizer == "lbfgs" and self.clip_gradient is not None:
             raise ValueError("clip_gradient and lbfgs exclude each other: its line search needs the gradient")
         return self
 
+    def _check_views(self, on_features: bool) -> None:
+        if not on_features and (self.views != 1 or self.projection is not None):
+            raise ValueError(f"views and projection are for a loss on features, got loss {self.loss!r}")
+        if self.views == 2 and not self.augment:
+            raise ValueError("views=2 needs augment=True: without it both views are the same")
+        if on_features and self.decay_on == "features":
+            raise ValueError(f"loss {self.loss!r} does not see the features' norms: use decay_on='parameters'")
+
+    def decays_per_loss(self, train_size: int) -> tuple[float, float, float] | None:
+        """Decays of W, H and b as ``nc.ufm.RegularizedUFM`` takes them, with the loss of weight one.
+
+        ``None`` where the plan does not put decay on features.
+
+        Args:
+            train_size: The number N of training samples.
+
+        """
+        if self.decay_on != "features" or self.feature_decay_over == "unit":
+            return None
+        feature_decay = self.feature_decay
+        if self.feature_decay_over == "batch":  # the set's |H|^2 enters once an epoch, a batch at a time
+            feature_decay /= math.ceil(train_size / self.batch_size)
+        return self.weight_decay / self.loss_scale, feature_decay / self.loss_scale, self.bias_decay / self.loss_scale
+
     @property
     def run_id(self) -> str:
-        """Twelve digits that two runs share exactly when their plans are equal."""
-        text = json.dumps([FORMAT, self.model_dump(mode="json")], sort_keys=True)
+        """Twelve digits that two runs share exactly when their plans are equal.
+
+        Fields at their defaults do not enter, so that a new field leaves the ids of old plans as they are.
+        """
+        text = json.dumps([FORMAT, self.model_dump(mode="json", exclude_defaults=True)], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     def to_json(self) -> str:

@@ -16,7 +16,20 @@ from safetensors.torch import load_file
 from ..models import Classifier, create
 from .plan import Plan
 
-__all__ = ["Run", "describe_environment"]
+__all__ = ["Run", "describe_environment", "net_of"]
+
+
+def net_of(plan: Plan, image_shape: tuple[int, int, int], num_classes: int) -> Classifier:
+    """The net that the plan begins with."""
+    return create(
+        plan.model,
+        image_shape,
+        num_classes,
+        head=plan.head,
+        seed=plan.seed,
+        init=plan.init,
+        projection=plan.projection,
+    )
 
 
 @dataclass(frozen=True)
@@ -71,8 +84,8 @@ class Run:
             raise ValueError(f"{self.folder} has no {which!r} model")
         facts = json.loads((self.folder / "data.json").read_text(encoding="utf-8"))
         plan = self.plan
-        shape = tuple(facts["image_shape"])
-        model = create(plan.model, shape, facts["num_classes"], head=plan.head, seed=plan.seed)
+        channels, height, width = facts["image_shape"]
+        model = net_of(plan, (channels, height, width), facts["num_classes"])
         model.load_state_dict(load_file(path))
         return model.eval()
 

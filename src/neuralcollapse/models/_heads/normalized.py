@@ -6,7 +6,7 @@ from torch.nn.functional import normalize
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from ..._support.checks import integer, real
+from ..._support.checks import flag, integer, real
 from .._initialise import seeded
 from . import heads
 
@@ -31,7 +31,9 @@ class Sphere(nn.Module):
 
 @heads.add("normalized")
 class NormalizedHead(nn.Module):
-    """Logits ``tau * <h/|h|, w_k>`` with unit rows w_k and no bias; ``temperature`` is tau.
+    """Logits ``tau * <h/|h|, w_k> (+ b_k)`` with unit rows w_k; ``temperature`` is tau.
+
+    The paper has no bias; its released ResNets have one (``bias=True``), which starts by PyTorch's rule.
 
     The rows of ``weight`` start uniformly on the unit sphere. A plain optimizer step moves them off it, so a
     loop calls :meth:`after_step` after each step, or :meth:`attach` once. In between the rows are used as
@@ -44,15 +46,19 @@ class NormalizedHead(nn.Module):
         num_classes: int,
         temperature: float | int = 1.0,
         generator: Generator | None = None,
+        bias: bool = False,
     ):
         super().__init__()
         dim = integer("feature_dim", feature_dim, minimum=1)
         count = integer("num_classes", num_classes, minimum=2)
         self.sphere = Sphere(real("temperature", temperature, above=0.0))
-        self.classifier = nn.Linear(dim, count, bias=False, device=torch.device("meta"))
+        self.classifier = nn.Linear(dim, count, bias=flag("bias", bias), device=torch.device("meta"))
         self.classifier.to_empty(device="cpu")
+        draws = seeded(0) if generator is None else generator
         with torch.no_grad():
-            self.weight.normal_(generator=seeded(0) if generator is None else generator)
+            self.weight.normal_(generator=draws)
+            if self.bias is not None:
+                self.bias.uniform_(-(dim**-0.5), dim**-0.5, generator=draws)
         self.after_step()
 
     @property
@@ -66,9 +72,9 @@ class NormalizedHead(nn.Module):
         return self.classifier.weight
 
     @property
-    def bias(self) -> None:
-        """There is none."""
-        return
+    def bias(self) -> Tensor | None:
+        """The bias (K,), where there is one."""
+        return self.classifier.bias
 
     @property
     def in_features(self) -> int:

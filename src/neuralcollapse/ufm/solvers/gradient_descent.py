@@ -1,4 +1,4 @@
-"""Gradient descent with backtracking; Riemannian on spheres (normalized, section 5)."""
+"""Gradient descent with backtracking; Riemannian on spheres (normalized, Section 4)."""
 
 from collections import deque
 from collections.abc import Iterator
