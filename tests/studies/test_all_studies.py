@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unchecked
 
 # The rows of the papers' figures and tables that the project promises.
 EXPECTED = {
-    "geometric": {"bound", "feature-decay", "fixed-etf", "optimizers", "random-labels"},
+    "geometric": {"bound", "feature-decay", "fixed-etf", "optimizers", "random-labels", "value"},
     "mse": {
         *("feature-dim", "fixed-etf", "gradient-field", "landscape", "optimizers", "rescaling", "three-dimensions"),
     },

@@ -10,8 +10,6 @@ import torch
 
 from neuralcollapse.studies import Planned, Result, Results, Solve, get
 from neuralcollapse.studies.losses.focal_curves import count_minima, focal_curves
-from neuralcollapse.studies.mse.gradient_field import gradient_field
-from neuralcollapse.studies.mse.landscape import landscape
 from neuralcollapse.studies.normalized._sweeps import CONTRASTIVE, collapse_value, solves
 from neuralcollapse.studies.normalized.losses import SMOOTHED, critical_of, measured_temperature
 from neuralcollapse.studies.normalized.speed import GAUSSIAN, NORMALISED, REGULARISED, iterations_to
@@ -174,31 +172,3 @@ def test_the_grid_finds_the_jump_of_the_theory_sheet():
     assert study.check(results_of(planned, lambda e: true[e.labels["K"]])).outcome == "holds"
     moved = {count: {**value, "exchange": value["exchange"] * 1.01} for count, value in true.items()}
     assert study.check(results_of(planned, lambda e: moved[e.labels["K"]])).outcome == "does not hold"
-
-
-# mse/landscape and mse/gradient-field -------------------------------------------------------------------------------
-
-
-def test_landscape_holds_only_if_vanilla_mse_is_the_flat_one():
-    study = get("mse/landscape")
-    planned = study.planned("smoke")
-    assert study.check(results_of(planned, lambda e: landscape(**e.cell.arguments))).outcome == "holds"
-    level = results_of(planned, lambda e: {"share": 0.6, "steeper_in_theta": 0.6})
-    assert study.check(level).outcome == "does not hold"
-
-
-def test_raising_alpha_alone_turns_descent_away_where_the_formula_says():
-    value = gradient_field("squared-error:alpha=5,target=1", None, 400)
-    middles = (np.arange(400) + 0.5) / 400
-    beyond = 5 * middles * np.cos(np.pi / 2 * middles)[:, None] > 5 / 4
-    assert value["turned_away"] == pytest.approx(float(beyond.mean()), abs=1e-12)
-    # At theta = pi/2 the gradient is (s, alpha M s).
-    assert value["alignment_at_right_angle"] == pytest.approx(5 / math.sqrt(26))
-    study = get("mse/gradient-field")
-    planned = study.planned("smoke")
-    fields = results_of(planned, lambda e: gradient_field(**e.cell.arguments))
-    assert study.check(fields).outcome == "does not hold"
-    better = results_of(
-        planned, lambda e: {**gradient_field(**e.cell.arguments), "alignment": e.labels["loss"] != "MSE"}
-    )
-    assert study.check(better).outcome == "holds"

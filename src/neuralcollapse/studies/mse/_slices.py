@@ -9,17 +9,19 @@ from ... import losses
 from ...landscape import FeatureSlice, WideSlice
 from ...losses import LogitLoss
 
-__all__ = ["LOSSES", "NORM", "Field", "descent_field", "grid"]
+__all__ = ["AREAS", "LOSSES", "NORM", "SCALES", "Field", "descent_field", "grid"]
 
+SCALES = {"MSE": (1.0, 1.0), "MSE (M=5)": (1.0, 5.0), "MSE (alpha=5, M=5)": (5.0, 5.0), "MSE (alpha=5)": (5.0, 1.0)}
+"""(alpha, M) of the squared errors."""
 LOSSES = {
     "MSE": "squared-error",
     "CE": "cross-entropy",
-    "MSE (M=5)": "squared-error:alpha=1,target=5",
-    "MSE (alpha=5, M=5)": "squared-error:alpha=5,target=5",
-    "MSE (alpha=5)": "squared-error:alpha=5,target=1",
+    **{name: f"squared-error:alpha={a:g},target={m:g}" for name, (a, m) in SCALES.items() if name != "MSE"},
 }
 NORM = 5.0
 """The largest s: where the largest target is."""
+AREAS = (1.0, 1.25, 2.0, 3.0, 5.0)
+"""Largest s of the areas over which averages are told: they depend on it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class Field:
     by_theta: np.ndarray
 
     @property
+    def steeper_in_theta(self) -> np.ndarray:
+        """Where the loss changes faster with theta than with s."""
+        return np.abs(self.by_theta) > np.abs(self.by_s)
+
+    @property
     def share(self) -> np.ndarray:
         """The part of the gradient's squared norm that is along theta."""
         return self.by_theta**2 / (self.by_s**2 + self.by_theta**2)
@@ -43,10 +50,10 @@ class Field:
         return self.by_theta / np.hypot(self.by_s, self.by_theta)
 
 
-def grid(points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Midpoints of cells over 0 < s < 5, 0 < theta < pi/2."""
+def grid(points: int, norm: float = NORM) -> tuple[np.ndarray, np.ndarray]:
+    """Midpoints of cells over 0 < s < norm, 0 < theta < pi/2."""
     middles = (np.arange(points) + 0.5) / points
-    return NORM * middles, np.pi / 2 * middles
+    return norm * middles, np.pi / 2 * middles
 
 
 def descent_field(loss: str, num_classes: int | None, s: Any, theta: Any) -> Field:
