@@ -87,6 +87,10 @@ class Geometry:
     """The weights a_k of the class means in the global mean; ``None`` for n_k/N."""
     precision: torch.dtype = torch.float64
     """The coarsest dtype that the features had."""
+    classes: Int[Tensor, " K"] | None = None
+    """Numbers of these classes among all, where some were left out."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the metrics should know."""
 
     @property
     def num_classes(self) -> int:
@@ -240,6 +244,8 @@ def geometry_of(
     global_mean: str = "samples",
     out_of_distribution_mean: Float[Tensor, " d"] | None = None,
     missing: dict[str, str] | None = None,
+    classes: Int[Tensor, " K"] | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Geometry:
     """The geometry of statistics that hold samples, on the CPU."""
     if global_mean not in ("samples", "classes"):
@@ -269,6 +275,8 @@ def geometry_of(
         missing or {},
         share,
         statistics.precision,
+        classes,
+        notes,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._support.checks import flag, integer
+from .._support.checks import integer
 from ._class_grams import gram_bytes
 from ._engine import class_means, class_ranks, look_again, one_pass
 from ._geometry import SampleResults, geometry_of
@@ -23,6 +23,7 @@ from ._inputs import (
 from ._precision import as_precision
 from ._registry import select
 from ._report import CollapseReport, evaluate
+from ._selection import Selection
 from ._statistics import ClassStatistics
 
 __all__ = ["MEMORY_LIMIT", "choose_passes", "mean_of", "measure"]
@@ -38,10 +39,11 @@ def measure(
     bias: Any = None,
     *,
     num_classes: Any = None,
-    metrics: Any = None,
+    metrics: Any = "core",
     passes: Any = None,
     global_mean: Any = "samples",
     present_only: Any = False,
+    min_samples: Any = 1,
     ignore_label: Any = IGNORED,
     out_of_distribution: Any = None,
     memory_limit: Any = MEMORY_LIMIT,
@@ -55,11 +57,12 @@ def measure(
         weight: the classifier W, (K, d): logits = H W' + b.
         bias: its bias, (K,); ``None`` counts as zero.
         num_classes: K; by default the rows of ``weight``, else the highest label and one.
-        metrics: a name or names of metrics; ``None`` for all. ``vci`` and ``numerical_rank`` cost the most.
+        metrics: ``"core"`` (all that costs at most products with the class means), ``"all"``, or names.
         passes: 1 for the pooled d x d scatter, 2 for the projections on the span of the class means; by
             default the cheaper of the two that gives what ``metrics`` ask for.
         global_mean: ``"samples"`` for the mean of all samples, ``"classes"`` for the mean of the class means.
         present_only: measure the classes that have samples, as if there were no others.
+        min_samples: measure the classes that have at least so many samples, as if there were no others.
         ignore_label: the label of samples to leave out; ``None`` for none.
         out_of_distribution: features (M, d) of other data, for ``nc5_ood``.
         memory_limit: bytes that intermediate matrices may take; a metric that needs more is left out with the
@@ -80,10 +83,15 @@ def measure(
         integer("ignore_label", ignore_label)
     limit = integer("memory_limit", memory_limit, minimum=0)
     matrix, vector = as_classifier(weight, bias, None, source.dim)
-    if flag("present_only", present_only):
-        targets, matrix, vector, classes = _present_classes(targets, matrix, vector, num_classes, ignore_label)
-    else:
+    selection, numbers, notes = Selection(present_only, min_samples), None, ()
+    if selection == Selection():
         classes = class_count(num_classes, targets, matrix, ignore_label)
+    else:
+        numbers, targets, kept, notes = _selected(targets, matrix, num_classes, ignore_label, selection)
+        classes = numbers.shape[0]
+        if matrix is not None:
+            matrix, vector = matrix[numbers], None if vector is None else vector[numbers]
+        source, ignore_label = source.where(kept), None
     if matrix is not None and matrix.shape[0] != classes:
         raise ValueError(f"weight must have {classes} rows, one per class, got {matrix.shape[0]}")
     source, targets = select_rows(source, targets, classes, ignore_label)
@@ -100,7 +108,9 @@ def measure(
         statistics = class_means(source, targets, classes, rounded)
     if number == 1:
         needs -= {"projection", "scatter"}
-    geometry = geometry_of(statistics, matrix, vector, SampleResults(), global_mean=global_mean)
+    geometry = geometry_of(
+        statistics, matrix, vector, SampleResults(), global_mean=global_mean, classes=numbers, notes=notes
+    )
     results = SampleResults()
     wanted = needs & {"within", "projection", *({"decisions", "margins"} if matrix is not None else ())}
     if wanted:
@@ -126,23 +136,27 @@ def measure(
     return evaluate(geometry.with_samples(results, statistics.class_variances, other, missing), chosen)
 
 
-def _present_classes(
-    labels: Tensor, weight: Tensor | None, bias: Tensor | None, num_classes: Any, ignore_label: int | None
-) -> tuple[Tensor, Tensor | None, Tensor | None, int]:
-    """Labels numbered anew over the classes that occur, and the classifier's rows for those."""
+def _selected(
+    labels: Tensor, weight: Tensor | None, num_classes: Any, ignore_label: int | None, selection: Selection
+) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
+    """The classes to measure, the labels numbered anew over those, the rows they stand at, and notes."""
     bound = weight.shape[0] if weight is not None and num_classes is None else num_classes
     if bound is not None:
         check_labels(labels, integer("num_classes", bound, minimum=2), ignore_label)
-    ignored = torch.zeros_like(labels, dtype=torch.bool) if ignore_label is None else labels == ignore_label
-    present, numbers = torch.unique(labels[~ignored], return_inverse=True)
+    rows = torch.arange(labels.shape[0]) if ignore_label is None else (labels != ignore_label).nonzero().squeeze(1)
+    present, numbers, counts = torch.unique(labels[rows], return_inverse=True, return_counts=True)
     if present.shape[0] < 2:
         raise ValueError(f"neural collapse needs at least two classes with samples, got {present.shape[0]}")
     if int(present[0]) < 0:
         raise ValueError(f"labels must not be negative, got {int(present[0])}")
-    renumbered = labels.masked_scatter(~ignored, numbers)
-    if weight is not None:
-        weight, bias = weight[present], None if bias is None else bias[present]
-    return renumbered, weight, bias, present.shape[0]
+    kept = selection.kept(counts)
+    note = selection.note(counts)
+    if kept is None:
+        return present, numbers, rows, ()
+    place = torch.full_like(present, -1)
+    place[kept] = torch.arange(kept.shape[0])
+    inside = (place[numbers] >= 0).nonzero().squeeze(1)
+    return present[kept], place[numbers][inside], rows[inside], () if note is None else (note,)
 
 
 def choose_passes(

@@ -1,6 +1,6 @@
 """Features of one layer while a model runs: in memory while they fit, else streamed into class statistics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -9,9 +9,11 @@ from torch import Tensor
 from .._support.checks import integer
 from ._inputs import as_labels, as_source, check_labels
 from ._measure import choose_passes, measure
+from ._precision import as_precision, digits_of
 from ._registry import select
 from ._report import CollapseReport, build_report
 from ._second_pass import SecondPass
+from ._selection import Selection
 from ._statistics import ClassStatistics
 
 __all__ = ["Recorder", "Settings"]
@@ -26,6 +28,7 @@ class Settings:
     global_mean: Any
     ignore_label: Any
     memory_limit: int
+    selection: Selection = field(default_factory=Selection)
 
     def __post_init__(self) -> None:
         select(self.metrics)
@@ -53,20 +56,22 @@ class Recorder:
         self._features: list[Tensor] = []
         self._labels: list[Tensor] = []
         self._bytes = 0
+        self._precision = torch.float64
         self._statistics: ClassStatistics | None = None
         self._missing: dict[str, str] = {}
         self._second: SecondPass | None = None
         self._seen_again = False
 
-    def add(self, features: Tensor, labels: Any) -> None:
-        """Take a batch in the first run."""
+    def add(self, features: Tensor, labels: Any, precision: torch.dtype | None = None) -> None:
+        """Take a batch in the first run; ``precision`` as in :meth:`ClassStatistics.update`."""
         source = as_source("features", features)
         targets = as_labels(labels, source.rows)
         if self._classes is not None:
             check_labels(targets, self._classes, self._settings.ignore_label)
         if self._statistics is not None:
-            self._statistics.update(features, targets)
+            self._statistics.update(features, targets, precision=precision)
             return
+        self._precision = min(as_precision(precision, source.dtype), self._precision, key=digits_of)
         if self._settings.ignore_label is not None:
             kept = targets != self._settings.ignore_label
             if not bool(kept.all()):
@@ -92,7 +97,7 @@ class Recorder:
             number = 2
         self._statistics = ClassStatistics(self._classes, dim, passes=number, ignore_label=settings.ignore_label)
         for features, labels in zip(self._features, self._labels, strict=True):
-            self._statistics.update(features, labels)
+            self._statistics.update(features, labels, precision=self._precision)
         self._features, self._labels = [], []
 
     def finish_first_pass(self) -> bool:
@@ -103,7 +108,9 @@ class Recorder:
         again = needs & {"ranks"}
         if self._weight is not None:
             again |= needs & {"decisions", "margins"}
-        if self._statistics.passes == 2:
+        kept = self._settings.selection.kept(self._statistics.counts)
+        whole = kept is None or int(self._statistics.counts[kept].sum()) == self._statistics.total
+        if self._statistics.passes == 2 or not whole:
             again |= needs & {"projection"}
         if not again:
             return False
@@ -113,6 +120,8 @@ class Recorder:
             metrics=self._settings.metrics,
             global_mean=self._settings.global_mean,
             memory_limit=self._settings.memory_limit,
+            present_only=self._settings.selection.present_only,
+            min_samples=self._settings.selection.min_samples,
         )
         return True
 
@@ -135,6 +144,7 @@ class Recorder:
                 self._bias,
                 metrics=settings.metrics,
                 global_mean=settings.global_mean,
+                selection=settings.selection,
                 missing=self._missing,
             )
         return measure(
@@ -147,6 +157,9 @@ class Recorder:
             passes=settings.passes,
             global_mean=settings.global_mean,
             ignore_label=settings.ignore_label,
+            present_only=settings.selection.present_only,
+            min_samples=settings.selection.min_samples,
             # What the features took, their Gram matrices may take again.
             memory_limit=max(settings.memory_limit, 1 << 28),
+            precision=self._precision,
         )

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from .._support.checks import describe, flag
+from .._support.checks import describe
 from ._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
 from ._inputs import as_classifier
 from ._registry import METRICS, Metric, select
+from ._selection import Selection
 from ._statistics import ClassStatistics
 
-__all__ = ["CollapseReport", "ReportComparison", "build_report", "evaluate", "restrict"]
+__all__ = ["CollapseReport", "ReportComparison", "build_report", "evaluate"]
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -241,7 +242,7 @@ def evaluate(geometry: Geometry, chosen: tuple[Metric, ...]) -> CollapseReport:
             values[metric.name] = value
         else:
             values[metric.name], reasons[metric.name] = None, "the value is beyond the range of float64"
-    notes = []
+    notes = list(geometry.notes)
     names = set(values) - set(reasons)
     if geometry.weight is not None and geometry.bias is None and names & {"nc4_bias", "nc4_mismatch"}:
         notes.append("no bias was given: it is taken as zero")
@@ -283,16 +284,6 @@ def _quantile(curve: Tensor, level: float) -> float:
     return float(curve[low] + (place - low) * (curve[high] - curve[low]))
 
 
-def restrict(statistics: ClassStatistics, kept: Tensor) -> ClassStatistics:
-    """The statistics of some of the classes, numbered anew."""
-    if kept.shape[0] < 2:
-        raise ValueError(f"neural collapse needs at least two classes with samples, got {kept.shape[0]}")
-    part = ClassStatistics(kept.shape[0], statistics.dim, passes=statistics.passes, device=statistics.device)
-    state = statistics.state()
-    part.set_state({name: value if name in ("scatter", "digits") else value[kept] for name, value in state.items()})
-    return part
-
-
 def build_report(
     statistics: ClassStatistics,
     weight: object,
@@ -300,7 +291,7 @@ def build_report(
     *,
     metrics: object = None,
     global_mean: str = "samples",
-    present_only: bool = False,
+    selection: Selection | None = None,
     samples: SampleResults | None = None,
     out_of_distribution_mean: Tensor | None = None,
     missing: dict[str, str] | None = None,
@@ -308,19 +299,52 @@ def build_report(
     """The report on statistics, with what a second look at the samples gave."""
     matrix, vector = as_classifier(weight, bias, statistics.num_classes, statistics.dim)
     chosen = select(metrics)
-    if flag("present_only", present_only) and bool((statistics.counts == 0).any()):
-        kept = (statistics.counts > 0).nonzero().squeeze(1)
-        statistics = restrict(statistics, kept)
-        kept = kept.to("cpu")
-        matrix = None if matrix is None else matrix[kept]
-        vector = None if vector is None else vector[kept]
+    part = select_classes(statistics, matrix, vector, selection or Selection())
     geometry = geometry_of(
-        statistics,
-        matrix,
-        vector,
+        part.statistics,
+        part.weight,
+        part.bias,
         samples or SampleResults(),
         global_mean=global_mean,
         out_of_distribution_mean=out_of_distribution_mean,
-        missing=missing,
+        missing=part.missing | (missing or {}),
+        classes=part.classes,
+        notes=part.notes,
     )
     return evaluate(geometry, chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedClasses:
+    """Statistics and classifier of the classes to measure."""
+
+    statistics: ClassStatistics
+    weight: Tensor | None
+    bias: Tensor | None
+    classes: Tensor | None = None
+    """Their numbers among all classes; ``None`` for all."""
+    missing: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def select_classes(
+    statistics: ClassStatistics, weight: Tensor | None, bias: Tensor | None, selection: Selection
+) -> SelectedClasses:
+    """The part of statistics and classifier that a selection of classes leaves."""
+    kept = selection.kept(statistics.counts)
+    if kept is None:
+        return SelectedClasses(statistics, weight, bias)
+    part = statistics.select(kept)
+    missing = {}
+    if part.passes != statistics.passes:
+        why = "the pooled scatter holds samples of the classes that min_samples leaves out"
+        missing = {"projection": f"{why}: needs the samples again (second_pass)", "scatter": why}
+    note = selection.note(statistics.counts)
+    return SelectedClasses(
+        part,
+        None if weight is None else weight[kept],
+        None if bias is None else bias[kept],
+        kept,
+        missing,
+        () if note is None else (note,),
+    )

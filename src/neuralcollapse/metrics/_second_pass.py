@@ -8,6 +8,7 @@ decisions and the cosine margins.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ from ._class_grams import ClassGrams, gram_bytes
 from ._geometry import Geometry, SampleResults, geometry_of
 from ._inputs import all_finite, as_classifier, as_labels, as_source, check_labels, nonfinite_error
 from ._registry import select
-from ._report import CollapseReport, build_report
+from ._report import CollapseReport, evaluate, select_classes
+from ._selection import Selection
 from ._statistics import ClassStatistics, chunk_rows
 
 __all__ = ["SecondPass", "SecondPassPlan", "plan_second_pass", "second_pass"]
@@ -132,8 +134,13 @@ class SecondPass:
         if source.dim != dim:
             raise ValueError(f"features must have {dim} columns, got {source.dim}")
         targets = as_labels(labels, source.rows)
-        kept = check_labels(targets, classes, None if self._owner is None else self._owner.statistics.ignore_label)
+        owner = self._owner
+        kept = check_labels(targets, owner.num_classes if owner else classes, owner.ignore_label if owner else None)
         if kept is not None:
+            source, targets = source.where(kept), targets[kept]
+        if owner is not None and owner.numbers is not None:
+            targets = owner.numbers[targets]
+            kept = (targets >= 0).nonzero().squeeze(1)
             source, targets = source.where(kept), targets[kept]
         step = chunk_rows(dim)
         for start in range(0, source.rows, step):
@@ -277,20 +284,22 @@ class SecondPass:
         missing = owner.missing | (missing or {})
         if self._reduced:
             missing["ranks"] = "the numerical rank is not reduced over processes: it needs whole classes in one place"
-        return build_report(
+        geometry = geometry_of(
             owner.statistics,
             owner.weight,
             owner.bias,
-            metrics=owner.metrics,
+            self.results(),
             global_mean=owner.global_mean,
-            samples=self.results(),
             missing=missing,
+            classes=owner.classes,
+            notes=owner.notes,
         )
+        return evaluate(geometry, select(owner.metrics))
 
 
 @dataclass(frozen=True, eq=False)
 class _Owner:
-    """What a second pass needs to end in a report."""
+    """What a second pass needs to end in a report: the classes that are measured, and how."""
 
     statistics: ClassStatistics
     weight: Tensor | None
@@ -298,6 +307,19 @@ class _Owner:
     metrics: object
     global_mean: Any
     missing: dict[str, str]
+    num_classes: int
+    ignore_label: int | None
+    classes: Tensor | None
+    notes: tuple[str, ...]
+
+    @cached_property
+    def numbers(self) -> Tensor | None:
+        """For each label, the number of its class among those that are measured, or -1; ``None`` for all."""
+        if self.classes is None:
+            return None
+        numbers = torch.full((self.num_classes,), -1)
+        numbers[self.classes] = torch.arange(self.classes.shape[0])
+        return numbers
 
 
 def second_pass(
@@ -308,16 +330,18 @@ def second_pass(
     metrics: object,
     global_mean: Any,
     memory_limit: Any,
+    selection: Selection,
 ) -> SecondPass:
     """See :meth:`ClassStatistics.second_pass`."""
     integer("memory_limit", memory_limit, minimum=0)
     matrix, vector = as_classifier(weight, bias, statistics.num_classes, statistics.dim)
     chosen = select(metrics)
+    part = select_classes(statistics, matrix, vector, selection)
     needs = frozenset(need for metric in chosen for need in metric.needs) - {"within"}
-    if statistics.passes == 1:
+    if part.statistics.passes == 1:
         needs -= {"projection"}
-    geometry = geometry_of(statistics, matrix, vector, SampleResults(), global_mean=global_mean)
-    grams, missing = None, {}
+    geometry = geometry_of(part.statistics, part.weight, part.bias, SampleResults(), global_mean=global_mean)
+    grams, missing = None, dict(part.missing)
     if "ranks" in needs:
         bytes_needed = gram_bytes(geometry.counts, statistics.dim)
         if bytes_needed <= memory_limit:
@@ -328,5 +352,16 @@ def second_pass(
                 f"{memory_limit / 1e9:.2g} GB"
             )
     result = SecondPass(plan_second_pass(geometry, needs, torch.float64), grams)
-    result._owner = _Owner(statistics, matrix, vector, metrics, global_mean, missing)
+    result._owner = _Owner(
+        part.statistics,
+        part.weight,
+        part.bias,
+        metrics,
+        global_mean,
+        missing,
+        statistics.num_classes,
+        statistics.ignore_label,
+        part.classes,
+        part.notes,
+    )
     return result

@@ -17,6 +17,7 @@ from .._support.checks import describe, integer
 from .._support.files import atomic_write
 from ._inputs import IGNORED, all_finite, as_labels, as_source, check_labels, nonfinite_error
 from ._precision import DIGITS, as_precision, coarsest, digits_of
+from ._selection import Selection
 
 if TYPE_CHECKING:
     from ._report import CollapseReport
@@ -324,21 +325,46 @@ class ClassStatistics:
         metrics: Any = None,
         global_mean: Any = "samples",
         present_only: Any = False,
+        min_samples: Any = 1,
     ) -> "CollapseReport":
         """Every measure that these statistics give; the others are listed with the reason.
 
         Args:
             weight: the classifier, (K, d).
             bias: its bias, (K,); ``None`` counts as zero.
-            metrics: names of measures; ``None`` for all.
+            metrics: ``"core"``, ``"all"``, or names of measures.
             global_mean: ``"samples"`` for the mean of all samples, ``"classes"`` for the mean of the class
                 means.
             present_only: measure the classes that have samples, as if there were no others.
+            min_samples: measure the classes with at least so many samples. What needs the samples one by one is
+                then left to :meth:`second_pass`: a pooled scatter cannot forget a class.
 
         """
         from ._report import build_report
 
-        return build_report(self, weight, bias, metrics=metrics, global_mean=global_mean, present_only=present_only)
+        return build_report(
+            self,
+            weight,
+            bias,
+            metrics=metrics,
+            global_mean=global_mean,
+            selection=Selection(present_only, min_samples),
+        )
+
+    def select(self, classes: Int[Tensor, " kept"]) -> "ClassStatistics":
+        """The statistics of some of the classes, numbered anew; without scatter if that loses samples."""
+        classes = classes.to(self.device)
+        lost = int(self._counts[classes].sum()) < self.total
+        result = ClassStatistics(
+            classes.shape[0], self.dim, passes=2 if lost else self.passes, ignore_label=None, device=self.device
+        )
+        state = {
+            name: value if name in ("scatter", "digits") else value[classes] for name, value in self.state().items()
+        }
+        if lost:
+            state.pop("scatter", None)
+        result.set_state(state)
+        return result
 
     def second_pass(
         self,
@@ -348,16 +374,27 @@ class ClassStatistics:
         metrics: Any = None,
         global_mean: Any = "samples",
         memory_limit: Any = 1 << 30,
+        present_only: Any = False,
+        min_samples: Any = 1,
     ) -> "SecondPass":
         """A stream over the same samples for what needs the means first; its ``report()`` has all measures.
 
         With ``passes=2`` this gives nc1; with either, the cosine margins, the agreement with the nearest
         class mean and the numerical rank. ``memory_limit`` bounds the bytes that the class Gram matrices of
-        the numerical rank may take.
+        the numerical rank may take; ``present_only`` and ``min_samples`` are those of :meth:`report`. Samples of
+        classes that are left out may be streamed, too.
         """
         from ._second_pass import second_pass
 
-        return second_pass(self, weight, bias, metrics=metrics, global_mean=global_mean, memory_limit=memory_limit)
+        return second_pass(
+            self,
+            weight,
+            bias,
+            metrics=metrics,
+            global_mean=global_mean,
+            memory_limit=memory_limit,
+            selection=Selection(present_only, min_samples),
+        )
 
     # on disk ------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from torchmetrics import Metric
 from ._inputs import IGNORED, as_classifier
 from ._registry import METRICS, select
 from ._report import CollapseReport
+from ._selection import Selection
 from ._statistics import ClassStatistics
 
 __all__ = ["NeuralCollapse"]
@@ -39,11 +40,14 @@ class NeuralCollapse(Metric):
         *,
         ignore_label: Any = IGNORED,
         global_mean: Any = "samples",
+        present_only: Any = False,
+        min_samples: Any = 1,
         **options: Any,
     ):
         super().__init__(**options)
         self.num_classes, self.dim, self.ignore_label = num_classes, dim, ignore_label
         self.global_mean = global_mean
+        self.selection = Selection(present_only, min_samples)
         self.metrics = tuple(metric.name for metric in select(metrics))
         needs = {need for name in self.metrics for need in METRICS[name].needs}
         self.passes = 1 if needs & {"projection", "scatter"} else 2
@@ -95,7 +99,14 @@ class NeuralCollapse(Metric):
         return view
 
     def _report(self) -> CollapseReport:
-        return self._view().report(self._weight, self._bias, metrics=list(self.metrics), global_mean=self.global_mean)
+        return self._view().report(
+            self._weight,
+            self._bias,
+            metrics=list(self.metrics),
+            global_mean=self.global_mean,
+            present_only=self.selection.present_only,
+            min_samples=self.selection.min_samples,
+        )
 
     def _counts_device(self) -> torch.device:
         return getattr(self, PREFIX + "counts").device
