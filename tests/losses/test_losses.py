@@ -210,7 +210,7 @@ def test_contrastive_engine_is_the_same_in_blocks(monkeypatch):
         (lambda: losses.get("focal:gamma=two"), TypeError, "gamma must be a real number, got 'two'"),
         (lambda: losses.get("focal:gamma"), ValueError, "expected key=value, got 'gamma'"),
         (lambda: losses.get("focal:gamma=1,gamma=2"), ValueError, "given twice"),
-        (lambda: losses.get("ce:x=1"), ValueError, "it takes: none"),
+        (lambda: losses.get("ce:x=1"), ValueError, "it takes: class_weights"),
         (lambda: losses.LabelSmoothing(1.0), ValueError, "alpha must be less than 1"),
         (lambda: losses.SquaredError(alpha=0), ValueError, "alpha must be greater than 0"),
         (lambda: losses.SquaredError(target=math.nan), ValueError, "target must be finite"),

@@ -4,13 +4,14 @@ A package that holds entries calls :func:`load_entries` once; every public modul
 registers its class with ``@registry.add("name")``. Adding an entry is adding a file.
 """
 
-import ast
 import difflib
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
+
+from .specs import Spec
 
 __all__ = ["Registry", "load_entries", "unknown_name"]
 
@@ -48,14 +49,21 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         self.kind = kind
         self._entries: dict[str, Entry] = {}
         self._aliases: dict[str, str] = {}
+        self._unlisted: set[str] = set()
 
-    def add(self, name: str, *aliases: str) -> Callable[[Decorated], Decorated]:
-        """Register the decorated object under ``name`` (and ``aliases``)."""
+    def add(self, name: str, *aliases: str, listed: bool = True) -> Callable[[Decorated], Decorated]:
+        """Register the decorated object under ``name`` (and ``aliases``).
+
+        An entry that is not ``listed`` is found by its name but does not appear among the names: one that cannot be
+        made from its name alone.
+        """
 
         def register(entry: Decorated) -> Decorated:
             for key in (name, *aliases):
                 if key in self._entries or key in self._aliases:
                     raise ValueError(f"{self.kind} {key!r} is registered twice")
+            if not listed:
+                self._unlisted.add(name)
             self._entries[name] = entry  # type: ignore[assignment]  (a subclass keeps its own type)
             self._aliases.update(dict.fromkeys(aliases, name))
             return entry
@@ -65,17 +73,17 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     def __getitem__(self, name: str) -> Entry:
         key = self._aliases.get(name, name)
         if key not in self._entries:
-            raise unknown_name(self.kind, name, [*self, *sorted(self._aliases)])
+            raise unknown_name(self.kind, name, [*sorted(self._entries), *sorted(self._aliases)])
         return self._entries[key]
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries or name in self._aliases
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._entries))
+        return iter(sorted(self._entries.keys() - self._unlisted))
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries) - len(self._unlisted)
 
     def create(self, spec: str, **defaults: object) -> Any:
         """Call the entry named by ``"name"`` or ``"name:key=value,key=value"`` with those arguments."""
@@ -86,25 +94,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     def parse(self, spec: str) -> tuple[str, dict[str, object]]:
         """Split ``"name:key=value,..."`` into a known name and checked keyword arguments."""
-        if not isinstance(spec, str):
-            raise TypeError(f"a {self.kind} is named by a string such as 'name:key=value', got {spec!r}")
-        name, _, tail = spec.strip().partition(":")
-        entry = self[name.strip()]
+        found = Spec.parse(spec, self.kind)
+        entry = self[found.name]
         assert callable(entry)
         known = [p for p in inspect.signature(entry).parameters if p != "self"]
-        arguments: dict[str, object] = {}
-        for part in filter(None, (piece.strip() for piece in tail.split(","))):
-            key, equals, text = part.partition("=")
-            key = key.strip()
-            if not equals or not text.strip():
-                raise ValueError(f"{self.kind} {spec!r}: expected key=value, got {part!r}")
+        for key in found.arguments:
             if key not in known:
                 takes = ", ".join(known) if known else "none"
-                raise ValueError(f"{self.kind} {name!r} has no parameter {key!r} (it takes: {takes})")
-            if key in arguments:
-                raise ValueError(f"{self.kind} {spec!r}: parameter {key!r} is given twice")
-            try:
-                arguments[key] = ast.literal_eval(text.strip())
-            except (ValueError, SyntaxError):
-                arguments[key] = text.strip()
-        return name.strip(), arguments
+                raise ValueError(f"{self.kind} {found.name!r} has no parameter {key!r} (it takes: {takes})")
+        return found.name, dict(found.arguments)

@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._support.checks import integer, real
-from ..losses import Curve, LogitLoss
+from ..losses import Curve, LogitLoss, logit_loss
 
 __all__ = ["bound_curve", "decay_curve"]
 
 
 def bound_curve(
     rho: ArrayLike,
-    loss: LogitLoss,
+    loss: LogitLoss | str,
     num_classes: int,
     per_class: int,
     weight_decay: float,
@@ -31,14 +31,14 @@ def bound_curve(
     )
     rho = np.asarray(rho, dtype=np.float64)
     margin = rho / (count - 1) * math.sqrt(weight / (samples * feature))
-    return loss.margin_value(margin, count) + weight * rho
+    return logit_loss(loss).margin_value(margin, count) + weight * rho
 
 
-def decay_curve(t: ArrayLike, loss: LogitLoss, num_classes: int, c: float) -> Curve:
+def decay_curve(t: ArrayLike, loss: LogitLoss | str, num_classes: int, c: float) -> Curve:
     """psi(t) = phi(t) + c |t|, with t the *sum* of z_j - z_y over wrong classes (losses, appendix B).
 
     With c = s = sqrt(n lW lH) its minimum is the optimum of the regularised model (the constant K s that the paper
     prints is wrong in every reading of t). For the focal loss it can have two local minima.
     """
     t = np.asarray(t, dtype=np.float64)
-    return loss.phi(t, num_classes) + real("c", c, minimum=0) * np.abs(t)
+    return logit_loss(loss).phi(t, num_classes) + real("c", c, minimum=0) * np.abs(t)

@@ -53,5 +53,5 @@ def phase_diagram(
             values[row, column], scales[row, column] = optimum.value, optimum.logit_scale
     if model is None:
         raise ValueError("weight_decays and feature_decays must each name at least one value")
-    boundary = model.loss.transition(num_classes) if model.loss.contrastive else None
+    boundary = model.loss.transition(num_classes) if model.loss.depends_on_margins else None
     return PhaseDiagram(tuple(weight_decays), tuple(feature_decays), regimes, values, scales, boundary)

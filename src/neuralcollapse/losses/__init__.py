@@ -3,34 +3,50 @@
 Every public module of this folder is one loss that registers itself; adding a loss is adding a file.
 """
 
+from collections.abc import Callable
+
+from torch import Tensor
+
 from .._support.checks import describe
 from .._support.registry import load_entries
-from ._base import Curve, Linearization, LogitLoss, Loss, MarginOptimum, Transition, registry
+from ._base import Curve, LogitLoss, Loss, MarginOptimum, Transition, registry
+from ._function import FunctionLoss
+from ._linearization import Linearization
 
 load_entries(__name__, list(__path__))
 
 from .cross_entropy import CrossEntropy  # noqa: E402
 from .focal import Focal  # noqa: E402
 from .label_smoothing import LabelSmoothing  # noqa: E402
+from .logit_adjusted import LogitAdjusted  # noqa: E402
 from .squared_error import SquaredError  # noqa: E402
 from .supervised_contrastive import SupervisedContrastive  # noqa: E402
+from .vector_scaling import VectorScaling  # noqa: E402
 
 __all__ = [
     "CrossEntropy",
     "Curve",
     "Focal",
+    "FunctionLoss",
     "LabelSmoothing",
     "Linearization",
+    "LogitAdjusted",
     "LogitLoss",
     "Loss",
+    "LossLike",
     "MarginOptimum",
     "SquaredError",
     "SupervisedContrastive",
     "Transition",
+    "VectorScaling",
     "get",
     "logit_loss",
     "registry",
 ]
+
+
+LossLike = LogitLoss | str | Callable[[Tensor, Tensor], Tensor]
+"""What models take for a loss: the loss, its string form, or a function of (logits, labels)."""
 
 
 def get(spec: str | Loss) -> Loss:
@@ -48,9 +64,11 @@ def get(spec: str | Loss) -> Loss:
     return loss
 
 
-def logit_loss(loss: object) -> LogitLoss:
-    """``loss``, or the one that its string names, if it is a loss on logits."""
+def logit_loss(loss: LossLike) -> LogitLoss:
+    """``loss``, the one that its string names, or a function of (logits, labels) made into one, by autograd."""
     found = get(loss) if isinstance(loss, str) else loss
+    if not isinstance(found, Loss) and callable(found):
+        return FunctionLoss(found)
     if not isinstance(found, LogitLoss):
-        raise TypeError(f"loss must be a loss on logits (or its name), got {describe(found)}")
+        raise TypeError(f"loss must be a loss on logits, its name or a function of both, got {describe(found)}")
     return found

@@ -5,6 +5,7 @@ Logits z have rows of K entries; y is the true class; p = softmax(z). Mean reduc
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -17,6 +18,8 @@ from torch import Tensor
 
 from .._support.checks import describe, integer, real
 from .._support.registry import Registry
+from .._support.specs import Spec
+from ._linearization import AutogradLinearization, Linearization
 
 __all__ = ["Curve", "Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "registry"]
 
@@ -51,27 +54,6 @@ class Transition:
         return self.collapse_exists_below > self.zero_stable_above * (1 + 1e-12)
 
 
-class Linearization(ABC):
-    """Value and derivatives of the mean loss at one array of logits, which must not change meanwhile.
-
-    What they share is computed once, and only what is asked for is computed.
-    """
-
-    @property
-    @abstractmethod
-    def value(self) -> float:
-        """The mean loss."""
-
-    @property
-    @abstractmethod
-    def gradient(self) -> Float[Tensor, "N K"]:
-        """The gradient of the mean loss in the logits."""
-
-    @abstractmethod
-    def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """The Hessian of the mean loss times ``direction``; may overwrite ``direction``."""
-
-
 class Loss(ABC):
     """A named, frozen, parametrised loss; equal when its parameters are."""
 
@@ -87,8 +69,12 @@ class Loss(ABC):
         >>> Focal(gamma=2).spec
         'focal:gamma=2.0'
         """
-        values = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self)]  # type: ignore[arg-type]
-        return ":".join([self.name, ",".join(values)]) if values else self.name
+        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        plain: dict[str, object] = {}
+        for key, value in given.items():
+            if value is not None:
+                plain[key] = value.spec if isinstance(value, Loss) else value
+        return str(Spec(self.name, plain))
 
     @abstractmethod
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -96,10 +82,28 @@ class Loss(ABC):
 
 
 class LogitLoss(Loss):
-    """A loss on (logits, labels) with analytic derivatives and, where they exist, margin form and conjugate."""
+    """A loss on (logits, labels), in three steps; what is not stated is not assumed.
 
-    contrastive: ClassVar[bool] = True
-    """Whether the loss depends on logit differences and has the bound phi of losses, Definition 1."""
+    1. ``_values`` (the loss of each sample) is enough for training, ``value`` and ``solve``: derivatives come from
+       autograd.
+    2. :meth:`linearize` gives analytic derivatives, which are faster.
+    3. What certificates and closed forms use: :attr:`convex_from`, :attr:`tight_from` and :meth:`conjugate`;
+       :attr:`depends_on_margins` with :meth:`margin_value` and :meth:`margin_derivative`. Where one that is needed is
+       missing, a certificate says "undecided".
+    """
+
+    @property
+    def depends_on_margins(self) -> bool | None:
+        """Whether only differences of logits count, all classes alike, with the bound phi of losses, Definition 1.
+
+        None: unknown.
+        """
+        return None
+
+    @property
+    def contrastive(self) -> bool:
+        """An older name: whether :attr:`depends_on_margins` is known to be true."""
+        return self.depends_on_margins is True
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Mean loss of ``outputs`` (N, K) against ``labels`` (N,); half precision is computed in float32."""
@@ -110,19 +114,19 @@ class LogitLoss(Loss):
         return self._values(*self._checked(logits, labels))
 
     def gradient(self, logits: Tensor, labels: Tensor) -> Float[Tensor, "N K"]:
-        """Analytic gradient of the mean loss in the logits."""
+        """The gradient of the mean loss in the logits."""
         return self.linearize(*self._checked(logits, labels)).gradient
 
     def hessian_vector(self, logits: Tensor, labels: Tensor, direction: Tensor) -> Float[Tensor, "N K"]:
-        """Analytic Hessian of the mean loss in the logits, times ``direction`` (N, K)."""
+        """The Hessian of the mean loss in the logits, times ``direction`` (N, K)."""
         logits, labels = self._checked(logits, labels)
         if direction.shape != logits.shape:
             raise ValueError(f"direction must have the logits' shape {tuple(logits.shape)}, got {describe(direction)}")
         return self.linearize(logits, labels).hessian_vector(direction.to(logits, copy=True))
 
-    @abstractmethod
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Linearization:
         """Value and derivatives at checked arguments: the engine of the unconstrained feature models."""
+        return AutogradLinearization(lambda z: self._mean(z, labels), logits)
 
     @abstractmethod
     def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]: ...
@@ -133,29 +137,50 @@ class LogitLoss(Loss):
     # What is known of convexity ---------------------------------------------------------------------------------
 
     @property
-    def convex_from(self) -> float:
-        """The loss is convex in z exactly where p_y >= this (0: everywhere)."""
-        return 0.0
+    def convex_from(self) -> float | None:
+        """The loss is convex in z exactly where p_y >= this (0: everywhere; None: unknown)."""
+        return None
 
     @property
     def is_convex(self) -> bool:
-        """Whether the loss is convex in the logits everywhere."""
+        """Whether the loss is known to be convex in the logits everywhere."""
         return self.convex_from == 0.0
 
     @property
-    def tight_from(self) -> float:
-        """The loss equals its convex envelope exactly where p_y >= this (0: everywhere)."""
-        return 0.0
+    def tight_from(self) -> float | None:
+        """The loss equals its convex envelope exactly where p_y >= this (0: everywhere; None: unknown)."""
+        return 0.0 if self.is_convex else None
+
+    def collapse_survives_bias(self, slope: float, num_classes: int) -> bool:
+        """Whether ell(a) + slope a bounds the model with a bias too; proved where the loss equals its envelope.
+
+        Without a bias the bound needs no convexity; a bias can pay where the loss is not convex at p = 1/K.
+        """
+        return self.tight_from is not None and self.tight_from <= 1 / num_classes
 
     # Fenchel duality --------------------------------------------------------------------------------------------
 
-    @abstractmethod
+    @property
+    def has_conjugate(self) -> bool:
+        """Whether :meth:`conjugate` is stated."""
+        return type(self).conjugate is not LogitLoss.conjugate
+
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         """Fenchel conjugate sup_z <u, z> - loss(z, y) of each row u (of the convex envelope where not convex)."""
+        raise NotImplementedError(f"no conjugate is known for the loss {self.spec}")
 
     def dual_rows(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, "N K"]:
         """Rows in the conjugate's domain that attain it at ``logits``: the per-sample gradients."""
         return self.linearize(logits, labels).gradient * logits.shape[0]
+
+    def dual_centre(self, labels: Int[Tensor, " N"], num_classes: int) -> Float[Tensor, "N K"]:
+        """Rows inside the conjugate's domain whose columns sum to zero (those of the class shares), for a free bias.
+
+        pi - e_y with pi the class shares: the gradients of cross-entropy at z = log pi.
+        """
+        shares = torch.bincount(labels, minlength=num_classes).to(torch.float64) / len(labels)
+        rows = shares.repeat(len(labels), 1)
+        return rows.scatter_add_(1, labels[:, None], torch.full((len(labels), 1), -1.0, dtype=torch.float64))
 
     def dual_reach(self, rows: Float[Tensor, "N K"]) -> float:
         """A c up to which the conjugate of c times ``rows`` may be finite (infinite for a quadratic loss)."""
@@ -241,3 +266,23 @@ def entropy(probabilities: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
 def log_wrong(num_classes: int) -> float:
     """log(K - 1)."""
     return math.log(integer("num_classes", num_classes, minimum=2) - 1)
+
+
+def per_class_numbers(name: str, values: object, above: float | None = None) -> tuple[float, ...] | None:
+    """One finite float a class from a list, array or tensor; None stays None."""
+    if values is None:
+        return None
+    if isinstance(values, Tensor | np.ndarray):
+        values = values.tolist()
+    if not isinstance(values, list | tuple):
+        raise TypeError(f"{name} must be a list, array or tensor with one number a class, got {describe(values)}")
+    if len(values) < 2:
+        raise ValueError(f"{name} must name at least 2 classes, got {len(values)}")
+    return tuple(real(f"{name}[{index}]", value, above=above) for index, value in enumerate(values))
+
+
+def spread_over(name: str, numbers: Sequence[float] | np.ndarray | Tensor, logits: Tensor) -> Tensor:
+    """The numbers as a tensor like ``logits``; ValueError unless there is one for each of its K columns."""
+    if len(numbers) != logits.shape[-1]:
+        raise ValueError(f"{name} names {len(numbers)} classes, but the logits have {logits.shape[-1]}")
+    return torch.as_tensor(numbers, dtype=logits.dtype, device=logits.device)

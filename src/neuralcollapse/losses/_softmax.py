@@ -17,17 +17,26 @@ __all__ = ["SmoothedCrossEntropy"]
 
 
 class SoftmaxLinearization(Linearization):
-    """Cross-entropy with smoothed targets around one array of logits."""
+    """Cross-entropy with smoothed targets around one array of logits; ``weights`` has one number a sample, if any."""
 
-    def __init__(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], alpha: float):
+    def __init__(
+        self,
+        logits: Float[Tensor, "N K"],
+        labels: Int[Tensor, " N"],
+        alpha: float,
+        weights: Float[Tensor, " N"] | None = None,
+    ):
         self.logits = logits
         self.labels = labels[:, None]
         self.alpha = alpha
+        self.weights = None if weights is None else weights[:, None]
 
     @property
     def value(self) -> float:
         """-(1-alpha) mean log p_y - alpha mean log p."""
         log_probabilities = torch.log_softmax(self.logits, dim=1)
+        if self.weights is not None:
+            log_probabilities = log_probabilities * self.weights
         value = -(1 - self.alpha) * log_probabilities.gather(1, self.labels).mean().item()
         return value - self.alpha * log_probabilities.mean().item() if self.alpha else value
 
@@ -38,21 +47,23 @@ class SoftmaxLinearization(Linearization):
 
     @cached_property
     def shares(self) -> Float[Tensor, "N K"]:
-        """softmax(z) / N, for many Hessian products."""
-        return self.probabilities / self.probabilities.shape[0]
+        """softmax(z) / N (times the sample's weight), for many Hessian products."""
+        shares = self.probabilities / self.probabilities.shape[0]
+        return shares if self.weights is None else shares * self.weights
 
     @property
     def gradient(self) -> Float[Tensor, "N K"]:
-        """(softmax(z) - target) / N."""
+        """(softmax(z) - target) / N, times the sample's weight."""
         count, classes = self.probabilities.shape
         result = self.probabilities / count
         if self.alpha:
             result -= self.alpha / (classes * count)
         step = torch.full_like(self.labels, -(1 - self.alpha) / count, dtype=result.dtype)
-        return result.scatter_add_(1, self.labels, step)
+        result.scatter_add_(1, self.labels, step)
+        return result if self.weights is None else result.mul_(self.weights)
 
     def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """(diag(p) - pp') v / N of each row."""
+        """(diag(p) - pp') v / N of each row, times its weight."""
         inner = torch.linalg.vecdot(self.probabilities, direction, dim=1)
         direction -= inner[:, None]
         direction *= self.shares
@@ -64,6 +75,16 @@ class SmoothedCrossEntropy(LogitLoss):
 
     @property
     def _alpha(self) -> float:
+        return 0.0
+
+    @property
+    def depends_on_margins(self) -> bool:
+        """True: -log p_y is a function of the differences z_j - z_y."""
+        return True
+
+    @property
+    def convex_from(self) -> float:
+        """0: convex everywhere."""
         return 0.0
 
     def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
@@ -81,6 +102,10 @@ class SmoothedCrossEntropy(LogitLoss):
         target = dual + self._alpha / dual.shape[1]
         step = torch.full_like(labels[:, None], 1 - self._alpha, dtype=dual.dtype)
         return -entropy(target.scatter_add_(1, labels[:, None], step))
+
+    def dual_centre(self, labels: Int[Tensor, " N"], num_classes: int) -> Float[Tensor, "N K"]:
+        """(1-alpha) (pi - e_y): u + t = (1-alpha) pi + alpha/K."""
+        return (1 - self._alpha) * super().dual_centre(labels, num_classes)
 
     def margin_value(self, margin: ArrayLike, num_classes: int) -> Curve:
         """log(1 + (K-1) e^{-a}) + alpha (K-1)/K a."""

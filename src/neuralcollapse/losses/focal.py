@@ -81,10 +81,19 @@ class Focal(LogitLoss):
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", real("gamma", self.gamma, minimum=0))
 
+    @property
+    def depends_on_margins(self) -> bool:
+        """True: a function of the log odds m."""
+        return True
+
+    def collapse_survives_bias(self, slope: float, num_classes: int) -> bool:
+        """Also where slope <= 1: the envelope's largest slope is 1, so the minimiser has p >= p_1."""
+        return slope <= 1 or super().collapse_survives_bias(slope, num_classes)
+
     def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         true = logits.gather(1, labels[:, None]).squeeze(1)
         rest = logits.scatter(1, labels[:, None], -math.inf)
-        return _curve(torch.logsumexp(rest, dim=1) - true, self.gamma)
+        return _curve(_within_range(torch.logsumexp(rest, dim=1) - true), self.gamma)
 
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> FocalLinearization:
         """Value and derivatives, sharing the softmax over wrong classes."""
@@ -206,7 +215,13 @@ def _odds_and_wrong(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     # log-sum-exp of the wrong logits, read off at the largest of them.
     largest, where = logits.scatter(1, labels, -math.inf).max(dim=1)
     total = largest - log_wrong_softmax.gather(1, where[:, None]).squeeze(1)
-    return total - true, log_wrong_softmax.exp_()
+    return _within_range(total - true), log_wrong_softmax.exp_()
+
+
+def _within_range(odds: Tensor) -> Tensor:
+    """Odds that overflow (logits near the largest number there is) at a size whose powers and products are finite."""
+    limit = torch.finfo(odds.dtype).max / 16
+    return odds.clamp(-limit, limit)
 
 
 def _curve(odds: Tensor, gamma: float) -> Tensor:

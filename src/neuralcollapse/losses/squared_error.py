@@ -59,11 +59,20 @@ class SquaredError(LogitLoss):
 
     name: ClassVar[str] = "squared-error"
     summary: ClassVar[str] = "1/2 [alpha (z_y - target)^2 + sum_{j != y} z_j^2]"
-    contrastive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", real("alpha", self.alpha, above=0))
         object.__setattr__(self, "target", real("target", self.target, above=0))
+
+    @property
+    def depends_on_margins(self) -> bool:
+        """False: the logits themselves are compared with targets."""
+        return False
+
+    @property
+    def convex_from(self) -> float:
+        """0: convex everywhere."""
+        return 0.0
 
     def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         true = logits.gather(1, labels[:, None]).squeeze(1)
@@ -78,6 +87,10 @@ class SquaredError(LogitLoss):
         """Target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
         true = dual.gather(1, labels[:, None]).squeeze(1)
         return self.target * true + 0.5 * (dual.square().sum(1) + (1 / self.alpha - 1) * true.square())
+
+    def dual_centre(self, labels: Int[Tensor, " N"], num_classes: int) -> Float[Tensor, "N K"]:
+        """Zero: the conjugate is finite everywhere."""
+        return torch.zeros(len(labels), num_classes, dtype=torch.float64)
 
     def dual_reach(self, rows: Float[Tensor, "N K"]) -> float:
         """Infinite: the conjugate is finite everywhere."""

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from .._support.checks import real
-from ..losses import LogitLoss, logit_loss
+from ..losses import LossLike, logit_loss
 from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
@@ -62,7 +62,7 @@ class NormalizedUFM(SphereProblem):
 
     def __init__(
         self,
-        loss: LogitLoss | str,
+        loss: LossLike,
         num_classes: int,
         per_class: int | Sequence[int],
         dim: int,

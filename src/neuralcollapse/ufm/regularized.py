@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from .._support.checks import real
-from ..losses import LogitLoss, logit_loss
+from ..losses import LossLike, logit_loss
 from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
@@ -33,7 +33,7 @@ class RegularizedUFM(Problem):
 
     def __init__(
         self,
-        loss: LogitLoss | str,
+        loss: LossLike,
         num_classes: int,
         per_class: int | Sequence[int],
         dim: int,

@@ -128,15 +128,12 @@ def feasible_free_bias(rows: Float[Tensor, "N K"], loss: LogitLoss, labels: Int[
     """``rows`` moved, as little as need be, to the set with column sums zero inside the conjugate's domain.
 
     A free bias demands that the dual's columns sum to zero. Subtracting the mean row does that but may leave the domain
-    by rounding; mixing in the interior point pi - e_y (pi the class shares), whose columns sum to zero too, returns.
+    by rounding; mixing in a point well inside whose columns sum to zero too (the loss's dual centre) returns.
     """
     centred = rows - rows.mean(0)
     if _inside(loss, centred, labels):
         return centred
-    count, classes = rows.shape
-    shares = torch.bincount(labels, minlength=classes).to(rows.dtype) / count
-    interior = shares.repeat(count, 1)
-    interior.scatter_add_(1, labels[:, None], torch.full((count, 1), -1.0, dtype=rows.dtype))
+    interior = loss.dual_centre(labels, rows.shape[1])
     for exponent in range(-16, 1):
         mixed = torch.lerp(centred, interior, 10.0**exponent)
         mixed = mixed - mixed.mean(0)

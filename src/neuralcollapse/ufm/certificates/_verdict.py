@@ -1,19 +1,26 @@
 """From bound, gradient and curvature to one verdict."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
+
+from ...losses import LogitLoss
 from .._problem import Problem, ProblemLinearization
 from ..certificate import GLOBAL_MINIMUM, NOT_CRITICAL, STRICT_SADDLE, UNDECIDED, Certificate
 from ..point import Point
 from ._spectrum import smallest_eigenpair
 
-__all__ = ["Evidence", "judge", "proved_minimum"]
+__all__ = ["Evidence", "judge", "proved_minimum", "unless_convex", "value_scale"]
 
 CRITICAL = 1e-7
 """A gradient below this share of its natural scale counts as zero."""
 NEGATIVE = 1e-8
 """A curvature below minus this share of the natural scale (or the spectral radius) counts as negative."""
+
+ROUNDING = 1e-15
+"""A gap below this share of the value's scale is rounding; any other is judged relative to the value itself."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,8 @@ class Evidence:
 
     lower_bound: float
     bound_source: str
+    value_scale: float
+    """The size of numbers that cancel in the value (logits, the loss at zero): what rounding is relative to."""
     gradient_scale: float
     curvature_scale: float
     spectral_ratio: float | None
@@ -40,6 +49,17 @@ def proved_minimum(problem: Problem) -> float | None:
     return optimum.value if optimum.proved else None
 
 
+def value_scale(loss: LogitLoss, num_classes: int, largest: float) -> float:
+    """The loss at zero logits and the largest logit: numbers that cancel in a small value."""
+    zero = torch.zeros(1, num_classes, dtype=torch.float64)
+    return abs(float(loss(zero, torch.tensor([0])))) + largest
+
+
+def unless_convex(loss: LogitLoss) -> str:
+    """What is known against convexity, in words."""
+    return "is not known to be convex" if loss.convex_from is None else "is not convex"
+
+
 def judge(
     problem: Problem, point: Point, state: ProblemLinearization, evidence: Evidence, tolerance: float
 ) -> Certificate:
@@ -49,7 +69,7 @@ def judge(
     spectral = evidence.spectral_ratio
     escape: Point | None = None
     curvature: float | None = None
-    if gap <= tolerance * max(1.0, abs(value)):
+    if math.isfinite(value) and gap <= tolerance * abs(value) + ROUNDING * evidence.value_scale:
         verdict = GLOBAL_MINIMUM
         reason = f"the value is within {max(gap, 0.0):.1e} of a proved lower bound on the global minimum"
     elif norm > CRITICAL * evidence.gradient_scale:
@@ -57,12 +77,13 @@ def judge(
         reason = f"the gradient norm is {norm:.1e}; the value is at most {gap:.3g} above the global minimum"
     else:
         escape, curvature, source, negative = _steepest(problem, point, state, evidence)
-        if negative:
+        if negative and _descends(problem, point, escape, value):
             verdict = STRICT_SADDLE
             reason = f"critical, with curvature {curvature:.3g} along {source}"
         else:
             verdict, escape = UNDECIDED, None
-            reason = f"critical without negative curvature (smallest Hessian eigenvalue {curvature:.1e})"
+            what = "along which no step descends" if negative else "the smallest of the Hessian"
+            reason = f"critical without clearly negative curvature ({curvature:.1e}, {what})"
             reason += (
                 f", and the gap of {gap:.3g} does not close: {evidence.doubt or 'the point may be a local minimum'}"
             )
@@ -78,6 +99,22 @@ def judge(
         escape=escape,
         curvature=curvature,
     )
+
+
+def _descends(problem: Problem, point: Point, direction: Point, value: float) -> bool:
+    """Whether some step to both sides lowers the value on average by more than rounding.
+
+    The average leaves out what a gradient that is small but not zero adds, so a curvature of about its size, which a
+    flat direction shows near a minimum, is not taken for a saddle.
+    """
+    noise = 1e-14 * abs(value)
+    reach = max(1.0, point.norm())
+    for power in range(0, 40, 2):
+        step = direction * (reach * 0.5**power)
+        sides = [problem.linearize(problem.retract(point, sign * step)).value for sign in (1.0, -1.0)]
+        if sum(sides) / 2 < value - noise:
+            return True
+    return False
 
 
 def _steepest(

@@ -45,6 +45,7 @@ def certify_contrastive(problem: ContrastiveUFM, point: Point, tolerance: float)
     evidence = Evidence(
         lower_bound=lower,
         bound_source=source,
+        value_scale=problem.temperature**2,
         gradient_scale=problem.temperature**2 / math.sqrt(problem.num_samples),
         curvature_scale=problem.temperature**2 / problem.num_samples,
         spectral_ratio=None,

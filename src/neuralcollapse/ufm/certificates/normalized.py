@@ -16,7 +16,7 @@ from ..certificate import Certificate
 from ..normalized import NormalizedLinearization, NormalizedUFM
 from ..point import Point
 from ._dual import best_on_ray, levelled, top_singular_pair
-from ._verdict import Evidence, judge, proved_minimum
+from ._verdict import Evidence, judge, proved_minimum, unless_convex, value_scale
 
 __all__ = ["certify_normalized"]
 
@@ -27,13 +27,16 @@ def certify_normalized(problem: NormalizedUFM, point: Point, tolerance: float) -
     alpha, beta = state.alpha.squeeze(1), state.beta.squeeze(1)
     negative = bool((alpha < 0).all() and (beta < 0).all())
     ratio = top_singular_pair(_weighted(state.logit_gradient, -alpha, -beta))[0] if negative else None
-    lower, source = _lower_bound(problem, point, -alpha, -beta), "Fenchel dual"
+    lower, source = -math.inf, "none"
+    if problem.loss.has_conjugate:
+        lower, source = _lower_bound(problem, point, -alpha, -beta), "Fenchel dual"
     closed = _rigorous_closed_form(problem)
     if closed is not None and closed > lower:
         lower, source = closed, "closed form"
     evidence = Evidence(
         lower_bound=lower,
         bound_source=source,
+        value_scale=value_scale(problem.loss, problem.num_classes, problem.temperature),
         gradient_scale=problem.temperature * float(state.logit_gradient.norm()) * math.sqrt(problem.num_samples),
         curvature_scale=problem.temperature * float(state.logit_gradient.norm()),
         spectral_ratio=ratio,
@@ -82,8 +85,10 @@ def _rigorous_closed_form(problem: NormalizedUFM) -> float | None:
 
 
 def _doubt(problem: NormalizedUFM) -> str:
+    if not problem.loss.has_conjugate:
+        return f"no conjugate of {problem.loss.spec} is stated, so there is no lower bound"
     if not problem.loss.is_convex:
-        return f"{problem.loss.spec} is not convex, so its dual bound may stay below the minimum"
+        return f"{problem.loss.spec} {unless_convex(problem.loss)}, so its dual bound may stay below the minimum"
     if problem.dim < problem.num_classes - 1:
         return "dim < num_classes - 1 leaves no room for a simplex, which the convex bound does not see"
     return ""

@@ -16,7 +16,7 @@ from ..certificate import Certificate
 from ..point import Point
 from ..regularized import RegularizedUFM
 from ._dual import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
-from ._verdict import Evidence, judge, proved_minimum
+from ._verdict import Evidence, judge, proved_minimum, unless_convex, value_scale
 
 __all__ = ["certify_regularized"]
 
@@ -29,9 +29,11 @@ def certify_regularized(problem: RegularizedUFM, point: Point, tolerance: float)
     norm, left, right = top_singular_pair(slope)
     size = max(1.0, *(float(block.norm()) for block in point.blocks))
     scale = float(slope.norm()) * size + max(problem.weight_decay, problem.feature_decay) * size
+    largest = float((point.H @ point.classifier.T).abs().max())
     evidence = Evidence(
         lower_bound=lower,
         bound_source=source,
+        value_scale=value_scale(problem.loss, problem.num_classes, largest),
         gradient_scale=scale,
         curvature_scale=norm + problem.mu,
         spectral_ratio=norm / problem.mu if problem.mu > 0 else None,
@@ -42,17 +44,17 @@ def certify_regularized(problem: RegularizedUFM, point: Point, tolerance: float)
 
 
 def _lower_bound(problem: RegularizedUFM, point: Point) -> tuple[float, str]:
-    dual = _dual_bound(problem, point)
+    dual = _dual_bound(problem, point) if problem.loss.has_conjugate else -math.inf
     closed = _rigorous_closed_form(problem)
     if closed is not None and closed > dual:
         return closed, "closed form"
-    return dual, "Fenchel dual"
+    return dual, "Fenchel dual" if problem.loss.has_conjugate else "none"
 
 
 def _dual_bound(problem: RegularizedUFM, point: Point) -> float:
     loss, labels, decay = problem.loss, problem.labels, problem.bias_decay
     logits = point.H @ point.classifier.T
-    symmetric = problem.balanced and loss.contrastive
+    symmetric = problem.balanced and loss.depends_on_margins is True
     if point.b is not None:
         bias = point.b if symmetric else refit_bias(loss, logits, labels, decay or 0.0, point.b)
         logits += bias
@@ -82,8 +84,10 @@ def _rigorous_closed_form(problem: RegularizedUFM) -> float | None:
 
 
 def _doubt(problem: RegularizedUFM) -> str:
+    if not problem.loss.has_conjugate:
+        return f"no conjugate of {problem.loss.spec} is stated, so there is no lower bound"
     if not problem.loss.is_convex:
-        return f"{problem.loss.spec} is not convex, so its dual bound may stay below the minimum"
+        return f"{problem.loss.spec} {unless_convex(problem.loss)}, so its dual bound may stay below the minimum"
     if problem.dim < problem.num_classes:
         return "dim < num_classes restricts the rank, which the convex bound does not see"
     return ""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ... import frames
 from ..._support.roots import root
-from ...losses import LogitLoss, SquaredError
+from ...losses import LogitLoss, SquaredError, logit_loss
 from ..normalized import NormalizedUFM
 from ..optimum import Optimum
 from ..point import Point
@@ -22,10 +22,11 @@ from ..point import Point
 __all__ = ["critical_temperature", "normalized_optimum"]
 
 
-def critical_temperature(loss: LogitLoss, num_classes: int) -> float:
+def critical_temperature(loss: LogitLoss | str, num_classes: int) -> float:
     """tau* below which collapse is the minimiser: (K-1)/K times the minimiser of ell (infinite if ell only falls)."""
-    if not loss.contrastive:
-        raise ValueError(f"the critical temperature is defined for contrastive losses, not for {loss.spec}")
+    loss = logit_loss(loss)
+    if not loss.depends_on_margins:
+        raise ValueError(f"the critical temperature is defined for losses of margins, not for {loss.spec}")
     if float(loss.margin_derivative(1e6, num_classes)) <= 0:
         return math.inf
     horizon = 1.0
@@ -42,7 +43,7 @@ def normalized_optimum(problem: NormalizedUFM) -> Optimum:
     loss, count = problem.loss, problem.num_classes
     if isinstance(loss, SquaredError):
         return _squared_error(problem, loss)
-    if not loss.contrastive:
+    if not loss.depends_on_margins:
         raise NotImplementedError(f"no closed form is known for the loss {loss.spec}")
     if problem.dim < count - 1:
         raise NotImplementedError(
@@ -59,8 +60,10 @@ def _collapsed(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
     count = problem.num_classes
     margin = count * problem.temperature / (count - 1)
     true = 1 / (1 + (count - 1) * math.exp(-margin))
-    proved = true >= loss.tight_from
-    note = "" if proved else f"proved for p_y >= {loss.tight_from:.4g} only, here p_y = {true:.4g}; none lower is known"
+    tight = loss.tight_from
+    proved = tight is not None and true >= tight
+    known = "where the loss is convex" if tight is None else f"for p_y >= {tight:.4g}"
+    note = "" if proved else f"proved {known} only, here p_y = {true:.4g}; none lower is known"
     value = float(loss.margin_value(margin, count))
     return _unit_optimum(
         problem, value, "neural collapse", margin, lambda: _etf_rows(problem), proved=proved, note=note

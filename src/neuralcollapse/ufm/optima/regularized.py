@@ -30,7 +30,7 @@ def regularized_optimum(problem: RegularizedUFM) -> Optimum:
         )
     if isinstance(problem.loss, SquaredError):
         return _from_squared_error(problem, solve_squared_error(problem.loss, problem))
-    if not problem.loss.contrastive:
+    if not problem.loss.depends_on_margins:
         raise NotImplementedError(f"no closed form is known for the loss {problem.loss.spec}")
     return _contrastive_optimum(problem, problem.loss)
 
@@ -47,7 +47,7 @@ def _contrastive_optimum(problem: RegularizedUFM, loss: LogitLoss) -> Optimum:
     bias = 0.0 if problem.has_bias else None
     regime = COLLAPSE if best.margin > 0 else ZERO
     symmetric = collapsed_regularized(problem, best.value, regime, ClassFrame(count, problem.dim, best.margin), bias)
-    proved = not problem.has_bias or slope <= 1 or 1 / count >= loss.tight_from
+    proved = not problem.has_bias or loss.collapse_survives_bias(slope, count)
     if proved:
         return symmetric
     return broken_symmetry_optimum(problem, loss, symmetric)

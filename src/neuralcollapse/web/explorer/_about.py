@@ -48,5 +48,6 @@ def _loss(name: str) -> dict[str, Any]:
     parameters = [
         {"name": field.name, "value": getattr(loss, field.name), **RANGES.get(f"{name}.{field.name}", {})}
         for field in fields(loss)  # type: ignore[arg-type]
+        if isinstance(getattr(loss, field.name), float)
     ]
     return {"name": name, "summary": loss.summary, "parameters": parameters}
