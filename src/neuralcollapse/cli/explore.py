@@ -39,7 +39,7 @@ def explore(
         if browser:
             _open(server.url)
         try:
-            server.serve_forever()
+            server.serve()
         except KeyboardInterrupt:
             sys.stdout.write("\n")
     return 0

@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from neuralcollapse.web.explorer import ExplorerServer
+from web_browser import ARGUMENTS, CHROMIUM, Watched
 
 
 @dataclass
@@ -30,14 +31,16 @@ class Answer:
 class Client:
     def __init__(self, server: ExplorerServer):
         self.server = server
-        self.origin = f"http://127.0.0.1:{server.server_port}"
+        self.origin = f"http://127.0.0.1:{server.port}"
 
     def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             response = connection.getresponse()
-            return Answer(response.status, dict(response.getheaders()), response.read())
+            return Answer(
+                response.status, {name.title(): value for name, value in response.getheaders()}, response.read()
+            )
         finally:
             connection.close()
 
@@ -104,13 +107,33 @@ def results(tmp_path_factory):
 @pytest.fixture(scope="session")
 def server(results) -> Iterator[ExplorerServer]:
     with ExplorerServer(0, results) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
+        thread = threading.Thread(target=running.serve)
         thread.start()
         yield running
-        running.shutdown()
+        running.stop()
         thread.join()
 
 
 @pytest.fixture
 def client(server) -> Client:
     return Client(server)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def watched(browser, server):
+    found = Watched(browser, server)
+    yield found
+    found.context.close()
+    assert found.troubles == []
+    assert {host for host in found.hosts if host} == {urlsplit(server.url).netloc}

@@ -1,69 +1,16 @@
 """The page in a browser: every view opens, nothing is asked of other hosts, and what is shown is what was computed."""
 
-import shutil
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 from neuralcollapse.ufm import RegularizedUFM
+from web_browser import Watched
 
 pytestmark = pytest.mark.unchecked
 
-CHROMIUM = shutil.which("chromium")
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-TABS = ("optimum", "solve", "landscape", "results", "data")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as running:
-        chromium = running.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
-
-
-class Watched:
-    """A page whose messages, errors and requests are kept."""
-
-    def __init__(self, browser, server, width=1280, scheme="light"):
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(200_000)  # a busy machine takes minutes for what takes a second
-        self.url, self.troubles, self.hosts = server.url, [], set()
-        self.page.on("console", lambda m: self.troubles.append(m.text) if m.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
-
-    def open(self, hash=""):
-        self.page.goto("about:blank")
-        self.page.goto(f"{self.url}#{hash}", wait_until="commit")
-        self.page.wait_for_selector("[role=tabpanel]:not([hidden])")
-        return self.page
-
-    def settle(self):
-        self.page.wait_for_load_state("networkidle")
-        self.page.wait_for_timeout(200)
-
-
-@pytest.fixture
-def watched(browser, server):
-    found = Watched(browser, server)
-    yield found
-    found.context.close()
-    assert found.troubles == []
-    assert {host for host in found.hosts if host} == {urlsplit(server.url).netloc}
+TABS = ("collapse", "optimum", "solve", "landscape", "results", "data")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
@@ -141,7 +88,9 @@ def test_a_solve_ends_with_a_certificate(watched):
 
 def test_tabs_work_from_the_keyboard(watched):
     page = watched.open()
-    page.focus("#tab-optimum")
+    page.focus("#tab-collapse")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#panel-optimum:not([hidden])")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#panel-solve:not([hidden])")
     page.keyboard.press("End")
@@ -152,7 +101,7 @@ def test_tabs_work_from_the_keyboard(watched):
 
 
 def test_the_picture_turns(watched):
-    page = watched.open()
+    page = watched.open("tab=optimum")
     picture = page.locator("#optimum-view svg")
     picture.wait_for()
     before = picture.inner_html()

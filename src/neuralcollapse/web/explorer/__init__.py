@@ -1,6 +1,6 @@
 """The local web page: play with the theory, watch a solve, look at results, measure a file.
 
-A server of the standard library on 127.0.0.1, a JSON interface over the library, and a few static files.
+Starlette under uvicorn on 127.0.0.1: a JSON interface over the library, and a few static files.
 """
 
 from ._server import ExplorerServer

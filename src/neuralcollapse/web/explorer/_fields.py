@@ -1,7 +1,11 @@
 """What a request asks: fields by name, from a query string or a JSON object, each checked in one line."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from ... import losses
 from ..._support.checks import describe, integer, real
@@ -21,7 +25,7 @@ class Fields:
 
     def __init__(self, given: Mapping[str, Any]):
         # An empty text field of the page means "not given".
-        self._given = {name: value for name, value in given.items() if value not in ("", None)}
+        self._given = {name: value for name, value in given.items() if not (value is None or value == "")}
         self._known: set[str] = set()
 
     def has(self, name: str) -> bool:
@@ -58,6 +62,28 @@ class Fields:
                 raise ValueError(f"{name} must be a number, got {describe(value)}") from None
         return real(name, value, **bounds)
 
+    def counts(self, name: str, length: int, *, most: int) -> list[int]:
+        """As many whole numbers as there are classes, with spaces between them, of at most ``most`` together."""
+        value = self._get(name, None)
+        words = value.split() if isinstance(value, str) and len(value) <= 20 * length else []
+        if len(words) != length:
+            raise ValueError(f"{name} must be {length} whole numbers with spaces between them, one a class")
+        found = [integer(name, int(word) if word.isdecimal() and len(word) < 9 else word, 1, most) for word in words]
+        if sum(found) > most:
+            raise ValueError(f"{name} must add up to at most {most}, got {sum(found)}")
+        return found
+
+    def numbers(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A list of finite numbers as a tensor of this shape."""
+        value = self._get(name, None)
+        size = math.prod(shape)
+        if not isinstance(value, list) or len(value) != size or not all(type(x) in (int, float) for x in value):
+            raise ValueError(f"{name} must be a list of {size} numbers")
+        block = torch.tensor(value, dtype=torch.float64)
+        if not bool(torch.isfinite(block).all()):
+            raise ValueError(f"{name} must be finite")
+        return block.view(shape)
+
     def finish(self) -> None:
         """Raise if a field was given that nothing asked for."""
         for name in self._given:
@@ -89,9 +115,14 @@ def problem_of(fields: Fields, limits: Limits) -> Problem:
     if kind not in MODELS:
         raise unknown_name("model", kind, list(MODELS))
     classes = fields.integer("classes", minimum=2, maximum=limits.classes)
-    per_class = fields.integer("per_class", minimum=1, maximum=limits.per_class)
+    per_class: int | list[int]
+    if fields.has("counts"):
+        counts = fields.counts("counts", classes, most=limits.samples or classes * limits.per_class)
+        per_class = counts if len(set(counts)) > 1 else counts[0]
+    else:
+        per_class = fields.integer("per_class", minimum=1, maximum=limits.per_class)
     dim = fields.integer("dim", minimum=1, maximum=limits.dim)
-    if limits.samples is not None and classes * per_class > limits.samples:
+    if limits.samples is not None and isinstance(per_class, int) and classes * per_class > limits.samples:
         raise ValueError(f"classes times per_class must be at most {limits.samples}, got {classes * per_class}")
     if kind == "contrastive":
         return ContrastiveUFM(classes, per_class, dim, fields.number("temperature", above=0, maximum=50))

@@ -9,11 +9,40 @@ import { buildSolve, markStale } from "./solve.js";
 import { buildLandscape, updateLandscape } from "./landscape.js";
 import { updateResults, updateStudy } from "./results.js";
 import { buildData } from "./data.js";
+import { CollapseView } from "./collapse.js";
+import { BASE } from "./scenes.js";
 
-const tabs = ["optimum", "solve", "landscape", "results", "data"];
+const tabs = ["collapse", "optimum", "solve", "landscape", "results", "data"];
 const pending = new Map();
 let about;
 let model;
+let collapse = null;
+
+const collapseSettings = () => Object.fromEntries([...Object.keys(BASE), "scene"].map((name) => [name, state.get(`c.${name}`)]).filter(([, value]) => value !== ""));
+
+// The fields of the server's own questions for a problem of the view "Collapse".
+function fieldsOf(problem) {
+  const names = { ce: "ce", focal: `focal:gamma=${problem.loss.gamma}`, ls: `ls:alpha=${problem.loss.alpha}`, mse: `mse:alpha=1,target=${problem.loss.target}` };
+  const spheres = problem.model === "normalized";
+  return {
+    model: problem.model, loss: names[problem.loss.kind], classes: problem.counts.length, counts: problem.counts.join(" "), dim: problem.dim,
+    weight_decay: spheres ? null : problem.weightDecay, feature_decay: spheres ? null : problem.featureDecay,
+    bias_decay: spheres ? null : problem.biasDecay, temperature: spheres ? problem.temperature : null,
+  };
+}
+
+function buildCollapse() {
+  // In the console, too: for those who want to look inside.
+  window.collapseView = collapse = new CollapseView($("collapse-root"), {
+    read: collapseSettings,
+    write: (settings) => {
+      const fresh = Object.fromEntries([...Object.entries(BASE), ["scene", ""]].map(([name, value]) => [`c.${name}`, settings[name] ?? value]));
+      state.setQuietly(fresh, fresh["c.scene"] !== state.get("c.scene"));
+    },
+    certify: (problem, point) => api.post("certify", { ...fieldsOf(problem), W: Array.from(point.W), H: Array.from(point.H), b: point.b && Array.from(point.b) }),
+    least: (problem) => api.latest("least", () => api.get("least", fieldsOf(problem))).then((answer) => answer?.value ?? null),
+  });
+}
 
 function later(kind, work) {
   clearTimeout(pending.get(kind));
@@ -21,7 +50,7 @@ function later(kind, work) {
 }
 
 function showTab() {
-  const current = tabs.includes(state.get("tab")) ? state.get("tab") : "optimum";
+  const current = tabs.includes(state.get("tab")) ? state.get("tab") : "collapse";
   for (const name of tabs) {
     const chosen = name === current;
     $(`panel-${name}`).hidden = !chosen;
@@ -36,7 +65,11 @@ function showTab() {
 
 function update(changed) {
   const current = showTab();
-  if (current === "optimum") {
+  if (current === "collapse") {
+    // A link or the back button brings other settings; the view's own changes it knows.
+    if (!collapse) buildCollapse();
+    else if (changed === null) collapse.load(collapseSettings());
+  } else if (current === "optimum") {
     if (changed === "curve" || changed === "gram") redrawOptimum();
     else later("optimum", updateOptimum);
   } else if (current === "solve") {

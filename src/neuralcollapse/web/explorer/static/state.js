@@ -1,11 +1,14 @@
 // What the view depends on, kept in the address: only what differs from the defaults.
 
+import { BASE } from "./scenes.js";
+
 const defaults = {
-  tab: "optimum", model: "regularized", loss: "cross-entropy", classes: "4", per_class: "10", dim: "8",
+  tab: "collapse", model: "regularized", loss: "cross-entropy", classes: "4", per_class: "10", dim: "8",
   weight_decay: "0.005", feature_decay: "0.005", bias: "none", bias_decay: "0.01", temperature: "2",
   curve: "", gram: "weight", method: "lbfgs", seed: "0", max_iter: "500",
   "a.loss": "squared-error", "b.loss": "cross-entropy", "l.classes": "10", "l.reach": "3", "l.per_class": "100",
-  "l.dim": "10", "l.bias": "none", "l.bias_decay": "0.01", study: "",
+  "l.dim": "10", "l.bias": "none", "l.bias_decay": "0.01", study: "", "c.scene": "",
+  ...Object.fromEntries(Object.entries(BASE).map(([name, value]) => [`c.${name}`, value])),
 };
 
 let values = { ...defaults };
@@ -26,8 +29,22 @@ export function set(name, value) {
   for (const listener of listeners) listener(name);
 }
 
+// Several at once, without telling anyone: for a view that knows already.
+export function setQuietly(changed, asNewEntry = false) {
+  Object.assign(values, changed);
+  save(asNewEntry);
+}
+
+// Links of before the first tab was "Collapse" named the fields of "Optimum" alone.
+function tabOf(given) {
+  if ("tab" in given) return given.tab;
+  return Object.keys(given).some((name) => name in defaults && !name.startsWith("c.")) ? "optimum" : defaults.tab;
+}
+
 function save(asNewEntry) {
-  const changed = Object.entries(values).filter(([name, value]) => value !== defaults[name]);
+  // The tab is always named beside other fields: an address without it is an old one.
+  const differs = Object.entries(values).filter(([name, value]) => value !== defaults[name]);
+  const changed = differs.length && values.tab === defaults.tab ? [["tab", values.tab], ...differs] : differs;
   const hash = new URLSearchParams(changed).toString();
   const address = hash ? `#${hash}` : location.pathname;
   if (asNewEntry) history.pushState(null, "", address);
@@ -39,5 +56,6 @@ export function load() {
   const given = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   values = { ...defaults };
   for (const name of Object.keys(defaults)) if (name in given) values[name] = given[name];
+  values.tab = tabOf(given);
   for (const listener of listeners) listener(null);
 }
