@@ -22,9 +22,10 @@ EXPECTED = {
     "mse": {
         *("feature-dim", "fixed-etf", "gradient-field", "landscape", "optimizers", "rescaling", "three-dimensions"),
     },
-    "losses": {"accuracy", "collapse", "focal-curves", "mini-imagenet", "width-epochs"},
+    "losses": {"accuracy", "collapse", "focal-curves", "focal-starts", "mini-imagenet", "width-epochs"},
     "normalized": {
-        *("generalization", "losses", "overparameterization", "speed", "temperature-net", "temperature-ufm", "value"),
+        *("generalization", "losses", "low-dimension", "overparameterization", "speed"),
+        *("temperature-net", "temperature-ufm", "value"),
     },
 }
 

@@ -1,8 +1,8 @@
 """What figures 3 and 11 to 13 share: minima found from random starts over K and over tau, beside closed forms."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,14 +15,17 @@ from .._results import Planned, Results
 
 __all__ = [
     "CONTRASTIVE",
+    "PROVENANCE",
+    "SEEDS",
     "SWEEPS",
     "Reached",
     "collapse_value",
     "draw_sweeps",
-    "largest_excess",
     "solves",
+    "spread_of_values",
     "sweep_cells",
     "sweep_rows",
+    "worst_of_each_seed",
 ]
 
 DIM, PER_CLASS = 16, 3
@@ -32,18 +35,23 @@ OPTIONS = {"tol": 1e-10, "max_iter": 1000, "record": ("value", "nc1")}
 
 @dataclass(frozen=True)
 class Sweep:
-    """K at tau = 1, tau at K = 3, and how many starts each."""
+    """K at tau = 1, and tau at K = 3."""
 
     classes: tuple[int, ...]
     temperatures: tuple[float, ...]
-    trials: int
 
 
-PAPER_TEMPERATURES = tuple(round(0.25 * step, 2) for step in range(1, 21))
-SWEEPS = {
-    "smoke": Sweep((2, 5, 10), (0.5, 1.5, 2.5), 2),
-    "desk": Sweep(tuple(range(2, 18)), PAPER_TEMPERATURES, 3),
-    "paper": Sweep(tuple(range(2, 18)), PAPER_TEMPERATURES, 10),
+WHOLE = Sweep(tuple(range(2, 18)), tuple(round(0.25 * step, 2) for step in range(1, 21)))
+SWEEPS = {"smoke": Sweep((2, 5, 10), (0.5, 1.5, 2.5)), "desk": WHOLE, "paper": WHOLE}
+SEEDS = {"smoke": (0, 1), "desk": tuple(range(10, 15)), "paper": tuple(range(10))}
+PROVENANCE: dict[str, Literal["text", "code", "guess"]] = {
+    "dim": "text",
+    "per_class": "text",
+    "num_classes, where tau varies": "text",
+    "temperature, where K varies": "text",
+    "the values of K and tau": "guess",
+    "seeds": "guess",
+    "start": "guess",
 }
 
 
@@ -63,13 +71,13 @@ def collapse_value(loss: str, num_classes: int, temperature: float) -> float:
     return float(on_logits.margin_value(num_classes * temperature / (num_classes - 1), num_classes))
 
 
-def sweep_cells(loss: str, sweep: Sweep) -> Iterator[Planned]:
+def sweep_cells(loss: str, sweep: Sweep, seeds: tuple[int, ...]) -> Iterator[Planned]:
     """Gradient descent from random starts at every K and every tau."""
     points = [("K", count, 1.0) for count in sweep.classes] + [("tau", 3, tau) for tau in sweep.temperatures]
     for name, count, tau in points:
-        for trial in range(sweep.trials):
-            cell = Solve(problem_of(loss, count, tau), "gradient-descent", trial, OPTIONS)
-            yield Planned(cell, {"loss": loss, "sweep": name, "K": count, "tau": tau, "trial": trial})
+        for seed in seeds:
+            cell = Solve(problem_of(loss, count, tau), "gradient-descent", seed, OPTIONS)
+            yield Planned(cell, {"loss": loss, "sweep": name, "K": count, "tau": tau, "seed": seed})
 
 
 @dataclass(frozen=True)
@@ -100,9 +108,15 @@ def solves(results: Results) -> list[Reached]:
     return found
 
 
-def largest_excess(reached: list[Reached]) -> float:
-    """The largest distance from the closed-form minimum."""
-    return max(abs(one.excess) for one in reached)
+def worst_of_each_seed(results: Results, measure: Callable[[Reached], float]) -> list[float]:
+    """The largest value of a measure over all K and tau, for each seed."""
+    return [max(map(measure, solves(results.where(seed=seed)))) for seed in results.labels("seed")]
+
+
+def spread_of_values(results: Results) -> float:
+    """The largest difference of two values that were reached from different starts of one problem."""
+    groups = results.groups("loss", "sweep", "K", "tau")
+    return max(float(np.ptp([entry.value.value for entry in group])) for _, group in groups)
 
 
 def sweep_rows(results: Results) -> list[dict[str, Any]]:
@@ -117,7 +131,7 @@ def sweep_rows(results: Results) -> list[dict[str, Any]]:
                 "sweep": sweep,
                 "K": count,
                 "tau": tau,
-                "trials": len(traces),
+                "starts": len(traces),
                 "at_collapse": collapse_value(loss, count, tau),
                 "minimum": traces[0].problem.optimum().value,
                 "reached": float(values.mean()),
@@ -142,7 +156,7 @@ def draw_sweeps(axes: np.ndarray, results: Results, loss: str) -> None:
             exact = [collapse_value(loss, 3, float(tau)) for tau in line]
         axis.plot(line, exact, color="black", linewidth=1.0, label="at collapse, closed form")
         values = [one.trace.value for one in reached]
-        axis.plot(places, values, "o", color=colour(loss), alpha=0.6, label=f"{loss_name(loss)}, reached")
+        axis.plot(places, values, "o", color=colour(loss), alpha=0.6, label="reached by descent")
         axis.locator_params(axis="x", integer=True)
         axis.set_xlabel("K" if sweep == "K" else r"temperature $\tau$")
         axis.set_title(rf"{loss_name(loss)}, $\tau$ = 1" if sweep == "K" else f"{loss_name(loss)}, K = 3")

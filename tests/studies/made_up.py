@@ -1,0 +1,48 @@
+"""Made-up results for the studies' claims: runs, traces, and the verdicts that come of them."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from neuralcollapse.studies import Planned, Result, Results, Solve, Study
+from neuralcollapse.training import Run
+from neuralcollapse.ufm import Trace
+
+Splits = Mapping[str, Mapping[str, Sequence[float | None]]]
+
+
+def run(folder: Path, splits: Splits, epochs: Sequence[int] | None = None) -> Run:
+    """A run whose history has these columns by split, one value an epoch.
+
+    >>> run(Path("x"), {"train": {"accuracy": [0.5, 1.0]}, "test": {"accuracy": [0.4, 0.5]}})  # doctest: +SKIP
+    """
+    folder.mkdir(parents=True)
+    rows = []
+    for split, columns in splits.items():
+        count = len(next(iter(columns.values())))
+        for place, epoch in enumerate(epochs or range(1, count + 1)):
+            rows.append({"epoch": epoch, "split": split, **{name: column[place] for name, column in columns.items()}})
+    rows.sort(key=lambda row: row["epoch"])
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Run(folder)
+
+
+def ended(planned: Planned, **changes: Any) -> Trace:
+    """What a solve leaves that ends exactly at the closed form, with some changes."""
+    assert isinstance(planned.cell, Solve)
+    optimum = planned.cell.problem.optimum()
+    history = {"iteration": [0], "nc1": [0.0], "value": [optimum.value]}
+    trace = Trace(optimum.point, history, True, "", "", "converged", planned.cell.problem, optimum.value, 0.0, 0, 0.0)
+    return dataclasses.replace(trace, **changes)
+
+
+def results(planned: Sequence[Planned], value: Callable[[Planned], Any]) -> Results:
+    """Results at desk size with a value for each planned cell."""
+    return Results("desk", tuple(Result(entry.labels, value(entry)) for entry in planned))
+
+
+def verdicts(study: Study, found: Results) -> dict[str, str]:
+    """The verdict on each part."""
+    return {part.name: part.verdict for part in study.parts(found)}
