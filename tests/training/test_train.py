@@ -331,3 +331,30 @@ def test_riemannian_sgd_takes_a_closure():
 
     assert optimizer.step(closure) == 2.0
     assert float(weight[0].detach()) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "sgd:nesterov=True", "adam", "adamw"])
+@pytest.mark.parametrize("gradients", ["as the weights", "in rows"])
+def test_steps_are_those_of_the_plain_optimizer_in_any_memory_layout(optimizer, gradients):
+    """Fused steps misread gradients that lie in memory in another order than their weights."""
+    machine = engine(data="digits", model="resnet8:width=5", optimizer=optimizer, weight_decay=0.01, learning_rate=0.01)
+    machine.model.to(memory_format=torch.channels_last)
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    options = {"momentum": 0.9, "nesterov": "nesterov" in optimizer} if optimizer.startswith("sgd") else {}
+    plain = [torch.nn.Parameter(p.detach().clone()) for p in machine.parameters]
+    bare = kinds[optimizer.partition(":")[0]](plain, lr=0.01, weight_decay=0.01, foreach=False, fused=False, **options)
+    drawn = torch.Generator().manual_seed(0)
+
+    def draw(images, labels, size):
+        for ours, theirs in zip(machine.parameters, plain, strict=True):
+            value = torch.randn(ours.shape, generator=drawn)
+            ours.grad = value if gradients == "in rows" else torch.empty_like(ours).copy_(value)
+            theirs.grad = torch.empty_like(theirs).copy_(value)
+        return torch.zeros(()), torch.zeros(())
+
+    machine._gradient = draw
+    for _ in range(3):
+        machine._step(torch.zeros(0), torch.zeros(0), 1)
+        bare.step()
+    for ours, theirs in zip(machine.parameters, plain, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)

@@ -94,7 +94,8 @@ class Engine:
         for step, positions in enumerate(order.tensor_split(self.steps)):
             if step < self.step:
                 continue
-            positions = positions.repeat(self.plan.views)
+            if self.plan.views > 1:  # views of an image are samples of the batch
+                positions = positions.repeat(self.plan.views)
             draws = None
             if self.augment is not None:  # drawn for the whole batch: the same for any number of processes
                 generator = stream(self.plan.seed, f"augment {self.epoch} {step}")
@@ -113,6 +114,9 @@ class Engine:
         _, loss = self._gradient(images, labels, size)
         if self.plan.clip_gradient is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.plan.clip_gradient)
+        for parameter in self.parameters:  # fused steps read both as they lie in memory
+            if parameter.grad is not None and parameter.grad.stride() != parameter.stride():
+                parameter.grad = like(parameter.grad, parameter)
         self.optimizer.step()
         self.model.head.after_step()
         return loss
