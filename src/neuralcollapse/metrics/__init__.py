@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from ._decomposition import SquaredErrorParts, squared_error_parts
 from ._geometry import Geometry, NotApplicableError, SampleResults
+from ._heads import Classifier, classifier_of
 from ._helpers import class_means, nc5_ood
 from ._measure import measure
 from ._model import measure_layers, measure_model
@@ -17,7 +18,6 @@ from ._registry import METRICS, Metric
 from ._report import CollapseReport, ReportComparison
 from ._second_pass import SecondPass
 from ._statistics import ClassStatistics
-from ._watch import Classifier, classifier_of
 
 if TYPE_CHECKING:
     from ._torchmetrics import NeuralCollapse

@@ -16,6 +16,7 @@ from .._support.checks import describe, integer
 
 __all__ = [
     "IGNORED",
+    "NonFiniteError",
     "Source",
     "all_finite",
     "as_classifier",
@@ -29,6 +30,10 @@ __all__ = [
 
 IGNORED = -100
 """The label that marks a sample to leave out, as in ``torch.nn.CrossEntropyLoss``."""
+
+
+class NonFiniteError(ValueError):
+    """Features or a classifier hold NaN or infinity, or are too large to square: a model that has diverged."""
 
 
 class Source:
@@ -195,7 +200,7 @@ def _finite(name: str, value: object, dimensions: int) -> Tensor:
     result = value.detach().to("cpu", torch.float64)
     if not bool(torch.isfinite(result).all()):
         count = int((~torch.isfinite(result)).sum())
-        raise ValueError(f"{name} must be finite, but {count} of its {result.numel()} entries are NaN or infinite")
+        raise NonFiniteError(f"{name} must be finite, but {count} of its {result.numel()} entries are NaN or infinite")
     return result
 
 
@@ -216,7 +221,7 @@ def all_finite(part: Float[Tensor, "n d"]) -> bool:
     return math.isfinite(float(part.sum())) or bool(torch.isfinite(part).all())
 
 
-def nonfinite_error(source: Source) -> ValueError:
+def nonfinite_error(source: Source) -> NonFiniteError:
     """The error for features with NaN or infinite entries: how many rows, and the first."""
     bad, first = 0, -1
     step = max(1, (1 << 22) // source.dim)
@@ -231,8 +236,8 @@ def nonfinite_error(source: Source) -> ValueError:
         if count == 0:
             largest = max(largest, float(part.abs().max()))
     if bad:
-        return ValueError(
+        return NonFiniteError(
             f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity (the first is row {first})"
         )
     size = math.floor(math.log10(max(largest, 1e-300)))
-    return ValueError(f"features are too large to square in float64 (magnitude 1e{size}); rescale them")
+    return NonFiniteError(f"features are too large to square in float64 (magnitude 1e{size}); rescale them")

@@ -62,6 +62,7 @@ class CollapseReport:
         num_samples: N.
         rank: directions that the centred class means span, as far as the features' precision can tell; ``None``
             where no measure asked for it.
+        layer: the name of the layer whose input was measured, in a model; ``None`` for features.
         cosine_margin_quantiles: quantiles of the cosine margins by level, empty if they were not measured.
         cosine_margins: all cosine margins in ascending order, or ``None``.
 
@@ -76,6 +77,7 @@ class CollapseReport:
     cosine_margin_quantiles: Mapping[str, float] = field(default_factory=dict)
     cosine_margins: Tensor | None = None
     rank: int | None = None
+    layer: str | None = None
 
     def __getattr__(self, name: str) -> float | None:
         # Only reached for names that are not fields; fields are missing while a copy is being built.
@@ -104,6 +106,8 @@ class CollapseReport:
         result: dict[str, Any] = dict(self.values)
         result |= {"num_classes": self.num_classes, "dim": self.dim, "num_samples": self.num_samples}
         result["rank"] = self.rank
+        if self.layer is not None:
+            result["layer"] = self.layer
         if self.cosine_margin_quantiles:
             result["cosine_margin_quantiles"] = dict(self.cosine_margin_quantiles)
         return result | {"reasons": dict(self.reasons), "notes": list(self.notes)}
