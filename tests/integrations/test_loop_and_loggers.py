@@ -47,7 +47,7 @@ def test_a_hand_written_loop(tmp_path):
     assert cells[1]["nc5_ood"] == ""
 
 
-def test_an_existing_csv_is_continued_and_foreign_columns_refused(tmp_path):
+def test_an_existing_csv_is_continued_and_takes_new_columns(tmp_path):
     model, batches = setting()
     path = tmp_path / "metrics.csv"
     record_collapse(model, batches, 0, [CSVLogger(path)], metrics=["nc1", "nc2"])
@@ -56,12 +56,38 @@ def test_an_existing_csv_is_continued_and_foreign_columns_refused(tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["0", "1"]
     assert rows[1]["nc1"] == ""
-    with pytest.raises(ValueError, match="no column 'nc3'"):
-        record_collapse(model, batches, 2, [CSVLogger(path)], metrics=["nc3"])
+    logger = CSVLogger(path)
+    third = record_collapse(model, batches, 2, [logger], metrics=["nc3"], extra={"loss": torch.tensor(0.5)})
+    record_collapse(model, batches, 3, [logger], metrics=["nc1"], extra={"loss": float("nan")})
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["0", "1", "2", "3"]
+    assert [row["nc3"] for row in rows] == ["", "", str(third.nc3), ""]
+    assert [row["loss"] for row in rows] == ["", "", "0.5", ""]
+    assert rows[0]["nc1"] != ""
     with pytest.raises(ValueError, match="must not use"):
         record_collapse(model, batches, 2, [CSVLogger(path)], metrics=["nc1"], extra={"nc1": 1.0})
-    with pytest.raises(ValueError, match="finite"):
-        record_collapse(model, batches, 2, [CSVLogger(path)], metrics=["nc1"], extra={"loss": float("nan")})
+    with pytest.raises(TypeError, match="extra"):
+        record_collapse(model, batches, 2, [CSVLogger(path)], metrics=["nc1"], extra={"loss": "low"})
+
+
+def test_a_diverged_model_or_loss_ends_no_training(tmp_path, caplog):
+    model, batches = setting()
+    loggers = [JSONLinesLogger(tmp_path / "m.jsonl"), CSVLogger(tmp_path / "m.csv")]
+    for epoch in range(4):
+        if epoch == 2:
+            with torch.no_grad():
+                next(model.parameters()).fill_(torch.nan)
+        loss = torch.tensor(float("nan") if epoch == 1 else 1.0)
+        report = record_collapse(model, batches, epoch, loggers, extra={"loss": loss}, metrics=["nc1", "nc2"])
+        if epoch >= 2:
+            assert report.nc1 is None
+            assert "finite" in report.reasons["nc1"]
+            assert "nc1" in str(report)
+    rows = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [0, 1]
+    assert [row["loss"] for row in rows] == [1.0, None]
+    assert "must be finite" in caplog.text
 
 
 def test_tensorboard_reads_back_what_was_written(tmp_path):

@@ -1,35 +1,52 @@
 """Where measurements go while a network trains: JSON lines, CSV, TensorBoard."""
 
 import csv
+import io
 import json
 import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, SupportsFloat, runtime_checkable
 
+from .._support.checks import describe
+from .._support.files import write_text
 from ..metrics import CollapseReport
 
-__all__ = ["CSVLogger", "JSONLinesLogger", "Logger", "TensorBoardLogger", "write_all"]
+__all__ = ["CSVLogger", "Extra", "JSONLinesLogger", "Logger", "TensorBoardLogger", "write_all"]
+
+Extra = Mapping[str, SupportsFloat | None]
+"""Further values of a row: numbers, or tensors and arrays of one; one that is not finite counts as none."""
 
 
 @runtime_checkable
 class Logger(Protocol):
     """Anything that takes a report at a step."""
 
-    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:
+    def write(
+        self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
+    ) -> None:
         """Record ``report`` on ``split`` at ``step`` (an epoch, or whatever the caller counts)."""
         ...
 
 
-def _row(step: int, report: CollapseReport, split: str, extra: Mapping[str, float]) -> dict[str, Any]:
+def _number(name: str, value: Any) -> float | int | None:
+    """A plain number; ``None`` for none and for what is not finite, which JSON has no word for."""
+    if value is None or isinstance(value, bool):
+        return None if value is None else int(value)
+    try:
+        number = value if isinstance(value, int) else float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"extra {name!r} must be a number, got {describe(value)}") from error
+    return number if math.isfinite(number) else None
+
+
+def _row(step: float, report: CollapseReport, split: str, extra: Extra) -> dict[str, Any]:
     clash = set(extra) & ({"epoch", "split"} | set(report.values))
     if clash:
         raise ValueError(f"extra must not use the names {', '.join(sorted(clash))}")
-    for name, value in extra.items():
-        if not math.isfinite(value):
-            raise ValueError(f"extra {name!r} must be finite, got {value}")
-    return {"epoch": step, "split": split, **extra, **report.values}
+    numbers = {name: _number(name, value) for name, value in extra.items()}
+    return {"epoch": step, "split": split, **numbers, **report.values}
 
 
 class JSONLinesLogger:
@@ -39,7 +56,9 @@ class JSONLinesLogger:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:
+    def write(
+        self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
+    ) -> None:
         """Append a line; a metric without a value is ``null``."""
         line = json.dumps(_row(step, report, split, extra), allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
@@ -47,29 +66,35 @@ class JSONLinesLogger:
 
 
 class CSVLogger:
-    """Appends rows to a CSV file whose columns are those of the first row; an existing file is continued."""
+    """Appends rows to a CSV file; an existing file is continued, and a new column is added to the earlier rows."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._columns: list[str] | None = None
-        if self.path.exists() and self.path.stat().st_size:
-            with self.path.open(newline="", encoding="utf-8") as file:
-                self._columns = next(csv.reader(file))
 
-    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:
+    def write(
+        self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
+    ) -> None:
         """Append a row; a metric without a value is an empty cell."""
-        row = _row(step, report, split, extra)
-        new = self._columns is None
-        columns = self._columns = self._columns or list(row)
-        unknown = [name for name in row if name not in columns]
-        if unknown:
-            raise ValueError(f"{self.path} has no column {unknown[0]!r} (it has: {', '.join(columns)})")
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns)
-            if new:
-                writer.writeheader()
-            writer.writerow({name: "" if value is None else value for name, value in row.items()})
+        row = {name: "" if value is None else value for name, value in _row(step, report, split, extra).items()}
+        columns, earlier = self._read()
+        new = [name for name in row if name not in columns]
+        if columns and not new:
+            with self.path.open("a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, columns, restval="").writerow(row)
+            return
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, [*columns, *new], restval="")
+        writer.writeheader()
+        writer.writerows([*earlier, row])
+        write_text(self.path, text.getvalue())
+
+    def _read(self) -> tuple[list[str], list[dict[str, str]]]:
+        if not self.path.exists():
+            return [], []
+        with self.path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            return list(reader.fieldnames or []), list(reader)
 
 
 class TensorBoardLogger:
@@ -80,14 +105,16 @@ class TensorBoardLogger:
 
         self._writer = SummaryWriter(os.fspath(directory))
 
-    def write(self, step: int, report: CollapseReport, split: str = "train", extra: Mapping[str, float] = {}) -> None:
+    def write(
+        self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
+    ) -> None:
         """Write the metrics that have a value."""
         row = _row(step, report, split, extra)
         for name, value in row.items():
             if name not in ("epoch", "split") and value is not None:
-                self._writer.add_scalar(f"{split}/{name}", value, step)
+                self._writer.add_scalar(f"{split}/{name}", value, round(step))
         if report.cosine_margins is not None:
-            self._writer.add_histogram(f"{split}/cosine_margins", report.cosine_margins, step)
+            self._writer.add_histogram(f"{split}/cosine_margins", report.cosine_margins, round(step))
         self._writer.flush()
 
     def close(self) -> None:
@@ -97,10 +124,10 @@ class TensorBoardLogger:
 
 def write_all(
     loggers: tuple[Logger, ...],
-    step: int,
+    step: float,
     report: CollapseReport,
     split: str,
-    extra: Mapping[str, float] = {},
+    extra: Mapping[str, SupportsFloat | None] = {},
 ) -> None:
     """Write to every logger."""
     for logger in loggers:

@@ -1,27 +1,34 @@
 """For a training loop written by hand: measure and log in one call."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import nn
 
 from ..metrics import CollapseReport, measure_model
-from .loggers import Logger, write_all
+from ..metrics._inputs import NonFiniteError
+from ..metrics._registry import select
+from .loggers import Extra, Logger, write_all
 
 __all__ = ["record_collapse"]
+
+log = logging.getLogger("neuralcollapse")
 
 
 def record_collapse(
     model: nn.Module,
     loader: Iterable[Any],
-    step: int,
+    step: float,
     loggers: Sequence[Logger] = (),
     *,
     split: str = "train",
-    extra: Mapping[str, float] | None = None,
+    extra: Extra | None = None,
     **options: Any,
 ) -> CollapseReport:
     """Measure ``model`` on ``loader`` and write the report to the loggers; the model is left as it was.
+
+    A diverged model does not end the loop: nothing is written, and the report has no values but the reason.
 
     Args:
         model: any module.
@@ -29,7 +36,7 @@ def record_collapse(
         step: the epoch, or whatever the caller counts.
         loggers: where to write.
         split: the name of the data, such as ``"train"``.
-        extra: further values for the same row, such as loss and accuracy.
+        extra: further values for the same row, such as loss and accuracy; one that is not finite is left empty.
         options: further arguments of :func:`neuralcollapse.measure_model`.
 
     Example::
@@ -40,6 +47,11 @@ def record_collapse(
             record_collapse(model, loader, epoch, [log], metrics=["nc1", "nc2", "nc3"])
 
     """
-    report = measure_model(model, loader, **options)
+    try:
+        report = measure_model(model, loader, **options)
+    except NonFiniteError as error:
+        log.warning("neural collapse was not measured at %g: %s", step, error)
+        names = [metric.name for metric in select(options.get("metrics"))]
+        return CollapseReport(dict.fromkeys(names), dict.fromkeys(names, str(error)), 2, 1, 0, (str(error),))
     write_all(tuple(loggers), step, report, split, extra or {})
     return report
