@@ -16,6 +16,9 @@ def explore(
     port: Annotated[int, Parameter(help="Port on 127.0.0.1; 0 takes a free one.")] = 8400,
     results: Annotated[Path | None, Parameter(help="Show the studies in this folder of results, too.")] = None,
     browser: Annotated[bool, Parameter(help="Open the page in a browser, on a desktop.")] = True,
+    static: Annotated[
+        Path | None, Parameter(help="Only write the moving picture to this HTML file; no server.")
+    ] = None,
 ) -> int:
     """Play with the theory in a local web page: optima, solves, landscapes, results, your own features.
 
@@ -26,13 +29,17 @@ def explore(
     ```
     neuralcollapse explore
     neuralcollapse explore --results results --port 0 --no-browser
+    neuralcollapse explore --static collapse.html
     ```
     """
     from .._support.checks import integer
 
     integer("--port", port, minimum=0, maximum=65535)
-    from ..web.explorer import ExplorerServer
+    from ..web.explorer import ExplorerServer, write_static
 
+    if static is not None:
+        sys.stdout.write(f"{write_static(static)}\n")
+        return 0
     with ExplorerServer(port, results) as server:
         sys.stdout.write(f"{server.url}  (Ctrl-C ends it)\n")
         sys.stdout.flush()

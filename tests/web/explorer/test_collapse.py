@@ -101,3 +101,22 @@ def test_who_prefers_no_motion_gets_none(browser, server):
     assert numbers(page)["step"] == "1"
     watched.context.close()
     assert watched.troubles == []
+
+
+def test_one_file_works_from_the_disk(browser, tmp_path):
+    page_file = nc.explorer.write_static(tmp_path / "collapse.html")
+    context = browser.new_context(viewport={"width": 360, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(200_000)
+    troubles = []
+    page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(page_file.as_uri())
+    page.wait_for_function(f"() => {STEP} > 10")
+    page.get_by_role("button", name="Pause").click()
+    assert "above the global minimum" in page.locator(".badge").inner_text()
+    assert page.evaluate("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.get_by_role("button", name="5. More classes").click()
+    assert "scene=codes" in page.evaluate("() => location.hash")
+    context.close()
+    assert troubles == []

@@ -4,5 +4,6 @@ Starlette under uvicorn on 127.0.0.1: a JSON interface over the library, and a f
 """
 
 from ._server import ExplorerServer
+from ._static import write_static
 
-__all__ = ["ExplorerServer"]
+__all__ = ["ExplorerServer", "write_static"]

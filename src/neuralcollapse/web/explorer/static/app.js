@@ -36,7 +36,7 @@ function buildCollapse() {
   window.collapseView = collapse = new CollapseView($("collapse-root"), {
     read: collapseSettings,
     write: (settings) => {
-      const fresh = Object.fromEntries([...Object.entries(BASE), ["scene", ""]].map(([name, value]) => [`c.${name}`, settings[name] ?? value]));
+      const fresh = Object.fromEntries([...Object.keys(BASE), "scene"].map((name) => [`c.${name}`, settings[name] ?? ""]));
       state.setQuietly(fresh, fresh["c.scene"] !== state.get("c.scene"));
     },
     certify: (problem, point) => api.post("certify", { ...fieldsOf(problem), W: Array.from(point.W), H: Array.from(point.H), b: point.b && Array.from(point.b) }),

@@ -63,6 +63,12 @@ export function problemOf(settings) {
   };
 }
 
+/** All settings: the scene's, where the address says nothing else. @param {Record<string, string>} given */
+function settingsOf(given) {
+  const scene = SCENES.find((entry) => entry.id === given.scene);
+  return { ...BASE, ...scene?.settings, ...given };
+}
+
 export class CollapseView {
   /** @param {HTMLElement} root @param {Host} host */
   constructor(root, host) {
@@ -80,7 +86,7 @@ export class CollapseView {
     this.aimed = 0;
     this.#build(root);
     this.timeline.history = this.history;
-    this.settings = { ...BASE, ...host.read() };
+    this.settings = settingsOf(host.read());
     this.restart();
     const loop = () => {
       this.frame();
@@ -260,7 +266,7 @@ export class CollapseView {
   /** @param {string} id */
   scene(id) {
     const scene = SCENES.find((entry) => entry.id === id) ?? SCENES[0];
-    this.settings = { ...BASE, ...scene.settings, scene: scene.id };
+    this.settings = settingsOf({ scene: scene.id });
     this.chosen = [0, 1, 2, 3];
     this.#save();
     this.restart();
@@ -268,14 +274,15 @@ export class CollapseView {
 
   /** Settings from an address; nothing happens if they are those that run. @param {Record<string, string>} settings */
   load(settings) {
-    const wanted = { ...BASE, ...settings };
+    const wanted = settingsOf(settings);
     if (Object.keys({ ...wanted, ...this.settings }).every((name) => (wanted[name] ?? "") === (this.settings[name] ?? ""))) return;
     this.settings = wanted;
     this.restart();
   }
 
   #save() {
-    const changed = Object.entries(this.settings).filter(([name, value]) => value !== BASE[name]);
+    const plain = { ...settingsOf({ scene: this.settings.scene ?? "" }), scene: "" };
+    const changed = Object.entries(this.settings).filter(([name, value]) => value !== plain[name]);
     this.host.write(Object.fromEntries(changed));
   }
 
@@ -451,7 +458,8 @@ export class CollapseView {
     const wanted = problem.model === "normalized" ? 1 : Math.max(widest, 0.75 * clouds, theory, 0.25 * this.startRadius);
     this.radius += (wanted - this.radius) * (this.playing ? 0.08 : 1);
     const meanNorm = this.chosen.reduce((sum, label) => sum + length(row(means, label)), 0) / this.chosen.length;
-    const ghost = dim >= count - 1 && count >= 2 ? theory || meanNorm : 0;
+    const even = problem.counts.every((each) => each === problem.counts[0]);
+    const ghost = even && dim >= count - 1 ? theory || meanNorm : 0;
     // The chosen rows of a larger simplex are a smaller simplex about another centre.
     const part = Math.sqrt((count * (this.chosen.length - 1)) / ((count - 1) * this.chosen.length));
     const shift = dim > 3 ? place(middle.map((entry) => entry / 2)) : [0, 0, 0];

@@ -8,7 +8,7 @@ const defaults = {
   curve: "", gram: "weight", method: "lbfgs", seed: "0", max_iter: "500",
   "a.loss": "squared-error", "b.loss": "cross-entropy", "l.classes": "10", "l.reach": "3", "l.per_class": "100",
   "l.dim": "10", "l.bias": "none", "l.bias_decay": "0.01", study: "", "c.scene": "",
-  ...Object.fromEntries(Object.entries(BASE).map(([name, value]) => [`c.${name}`, value])),
+  ...Object.fromEntries(Object.keys(BASE).map((name) => [`c.${name}`, ""])),
 };
 
 let values = { ...defaults };

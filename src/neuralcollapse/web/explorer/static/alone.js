@@ -1,0 +1,14 @@
+// @ts-check
+// The view "Collapse" without a server: its settings are in the address, and nothing certifies but the closed form.
+
+import { CollapseView } from "./collapse.js";
+
+const read = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+const view = new CollapseView(/** @type {HTMLElement} */ (document.getElementById("collapse-root")), {
+  read,
+  write: (settings) => history.replaceState(null, "", `#${new URLSearchParams(settings)}`),
+  certify: null,
+  least: null,
+});
+window.addEventListener("hashchange", () => view.load(read()));
+Object.assign(window, { collapseView: view });
