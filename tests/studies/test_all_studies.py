@@ -20,7 +20,8 @@ pytestmark = pytest.mark.unchecked
 EXPECTED = {
     "geometric": {"bound", "feature-decay", "fixed-etf", "optimizers", "random-labels", "value"},
     "mse": {
-        *("feature-dim", "fixed-etf", "gradient-field", "landscape", "optimizers", "rescaling", "three-dimensions"),
+        *("bias", "feature-dim", "fixed-etf", "gradient-field", "landscape", "optimizers", "rescaling"),
+        "three-dimensions",
     },
     "losses": {"accuracy", "collapse", "focal-curves", "focal-starts", "mini-imagenet", "width-epochs"},
     "normalized": {

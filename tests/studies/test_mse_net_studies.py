@@ -1,95 +1,324 @@
-"""Checks of the mse paper's studies of nets on made-up results, and their plans at the paper's size."""
+"""The mse paper's studies of nets: each part on results in which it is true and in which it is false."""
+
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import save_file
 
 from neuralcollapse.frames import simplex_etf
+from neuralcollapse.models import create
 from neuralcollapse.studies import get
 from neuralcollapse.studies._twins import margins
-from neuralcollapse.studies.mse import feature_dim
-from neuralcollapse.studies.mse.three_dimensions import nearest_angles
-from stand_ins import results_of, stand_in
+from neuralcollapse.studies.mse.bias import frame_distances
+from neuralcollapse.studies.mse.three_dimensions import nearest_angles, shown, spreads
+from neuralcollapse.training.optimizers import create_optimizer
+from stand_ins import results_of, rulings, stand_in, with_seeds
 
 pytestmark = pytest.mark.unchecked
 
+COLLAPSED = {
+    "accuracy": 1.0,
+    "nc1": 0.01,
+    "nc2": 0.05,
+    "nc3": 0.05,
+    "cosine_margin": 1.0,
+    "numerical_rank": 1.1,
+}
 
-def test_margins_must_be_ordered_like_test_accuracy(tmp_path):
-    check = get("mse/optimizers").check
 
-    def results(folder, cosines):
-        runs = []
-        for name, test, cosine in zip(("SGD", "Adam", "L-BFGS"), (0.8, 0.79, 0.6), cosines, strict=True):
-            train = {"accuracy": 1.0, "nc1": 0.01, "nc2": 0.05, "nc3": 0.05, "cosine_margin": cosine}
-            runs.append(({"data": "CIFAR10", "optimizer": name}, train, {"accuracy": test}))
-        return results_of(folder, runs)
+def contradicted(found):
+    return {name for name, verdict in found.items() if verdict == "contradicted"}
 
-    assert check(results(tmp_path / "a", (1.0, 0.9, 0.5))).outcome == "holds"
-    assert check(results(tmp_path / "b", (0.9, 1.0, 0.5))).outcome == "holds"  # SGD and Adam are a tie
-    assert check(results(tmp_path / "c", (0.4, 1.0, 0.5))).outcome == "does not hold"
+
+# optimizers ---------------------------------------------------------------------------------------------------------
+
+
+def optimizers(cosines=(1.0, 0.9, 0.5), tests=(0.8, 0.79, 0.6), **adam):
+    cells = []
+    for name, test, cosine in zip(("SGD", "Adam", "L-BFGS"), tests, cosines, strict=True):
+        train = {**COLLAPSED, "cosine_margin": cosine, **(adam if name == "Adam" else {})}
+        cells.append(({"data": "CIFAR10", "optimizer": name}, train, {"accuracy": test}))
+    return with_seeds(cells)
+
+
+def test_optimizers_that_collapse_with_margins_like_accuracies(tmp_path):
+    found = rulings(get("mse/optimizers"), results_of(tmp_path, optimizers()))
+    assert set(found) == {"nc1", "nc2", "nc3", "accuracies-differ", "margins", "numerical-rank"}
+    assert set(found.values()) == {"holds"}
 
 
 @pytest.mark.parametrize(
-    ("squared", "entropy", "near", "outcome"),
+    ("changes", "part"),
     [
-        ((0.4, 0.5), (0.95, 0.68), 0.8, "holds"),
-        ((0.95, 0.5), (0.95, 0.68), 0.8, "does not hold"),
-        ((0.4, 0.5), (0.5, 0.68), 0.8, "does not hold"),
-        ((0.4, 0.5), (0.95, 0.68), 0.1, "does not hold"),
+        ({"cosines": (0.4, 1.0, 0.5)}, "margins"),
+        ({"tests": (0.8, 0.8, 0.8)}, "accuracies-differ"),
+        ({"numerical_rank": 3.0}, "numerical-rank"),
+        *(({name: 0.5}, name) for name in ("nc1", "nc2", "nc3")),
     ],
 )
-def test_only_the_squared_error_may_need_many_dimensions(tmp_path, monkeypatch, squared, entropy, near, outcome):
-    monkeypatch.setattr(feature_dim, "_near", lambda run: near if run.final()["accuracy"] < 1 else 0.0)
-    runs = []
-    for loss, low in (("squared-error", squared), ("cross-entropy", entropy)):
-        for dim in (3, 9, 10):
-            train, test = low if dim == 3 else (1.0, 0.7)
-            runs.append(({"loss": loss, "d": dim}, {"accuracy": train}, {"accuracy": test}))
-    assert get("mse/feature-dim").check(results_of(tmp_path, runs)).outcome == outcome
+def test_optimizers_can_contradict_each_part(tmp_path, changes, part):
+    assert contradicted(rulings(get("mse/optimizers"), results_of(tmp_path, optimizers(**changes)))) == {part}
 
 
-def test_rescaling_wants_every_trend(tmp_path):
-    check = get("mse/rescaling").check
-
-    def results(folder, nc1):
-        runs = []
-        for sweep in ("alpha", "M"):
-            for place, value in enumerate((1, 5, 10)):
-                accuracy = 0.1 * (place + 1)
-                runs.append(({"sweep": sweep, "value": value}, {"accuracy": accuracy, "nc1": nc1[place]}, None))
-        return results_of(folder, runs)
-
-    verdict = check(results(tmp_path / "a", (9.0, 3.0, 1.0)))
-    assert (verdict.outcome, verdict.figure) == ("holds", pytest.approx(1))
-    assert check(results(tmp_path / "b", (1.0, 3.0, 9.0))).outcome == "does not hold"
-    assert check(results(tmp_path / "c", (1.0, 1.0, 1.0))).outcome == "does not hold"
+def test_margins_of_accuracies_that_agree_decide_nothing(tmp_path):
+    tie = optimizers(cosines=(0.4, 1.0, 0.5), tests=(0.8, 0.802, 0.801))
+    assert rulings(get("mse/optimizers"), results_of(tmp_path, tie))["margins"] == "underpowered"
 
 
-def test_margins_and_angles_of_a_collapsed_run(tmp_path):
+# feature dimension --------------------------------------------------------------------------------------------------
+
+SHARES = {5: 0.6, 8: 0.2, 9: 0.0, 10: 0.0, 256: 0.0}
+
+
+def kept(near):
+    """Features of ten classes with this share of cosine margins at 0, the others at 10/9."""
+    frame = simplex_etf(10, 9).numpy().astype(np.float32)
+    boundary = frame + np.roll(frame, -1, axis=0)
+    rows = np.concatenate([boundary if place < round(10 * near) else frame for place in range(10)])
+    return {"features": rows, "labels": np.tile(np.arange(10), 10), "weight": frame}
+
+
+def feature_dim(shares=SHARES, squared=None, entropy=None, nc1=0.01):
+    """``squared`` and ``entropy``: (training, test) accuracies that differ from (1, .7), by d."""
+    squared = {5: (0.6, 0.6), 8: (0.9, 0.68), **(squared or {})}
+    cells = []
+    for loss, changes in (("squared-error", squared), ("cross-entropy", entropy or {})):
+        for dim, share in shares.items():
+            train, test = changes.get(dim, (1.0, 0.7))
+            values = {**COLLAPSED, "accuracy": train, "nc1": nc1 if dim == 5 else 0.01}
+            cells.append(({"loss": loss, "d": dim}, values, {"accuracy": test}, kept(share)))
+    return with_seeds(cells)
+
+
+def test_dimensions_that_the_squared_error_needs_and_cross_entropy_does_not(tmp_path):
+    found = rulings(get("mse/feature-dim"), results_of(tmp_path, feature_dim()))
+    assert set(found) == {"nc1", "train", "test", "margins", "entropy-alike", "contrast"}
+    assert set(found.values()) == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"nc1": 0.5}, {"nc1"}),
+        ({"squared": {8: (1.0, 0.68)}}, {"train"}),
+        ({"squared": {8: (0.9, 0.70)}}, {"test"}),
+        ({"shares": {**SHARES, 8: 0.7}}, {"margins"}),
+        ({"shares": {**SHARES, 9: 0.3}}, {"margins"}),
+        ({"entropy": {5: (1.0, 0.66)}}, {"entropy-alike"}),
+        ({"entropy": {5: (0.6, 0.7)}}, {"contrast"}),
+    ],
+)
+def test_dimensions_can_contradict_each_part(tmp_path, changes, wrong):
+    assert contradicted(rulings(get("mse/feature-dim"), results_of(tmp_path, feature_dim(**changes)))) == wrong
+
+
+# fixed heads --------------------------------------------------------------------------------------------------------
+
+
+def fixed_heads(test=0.7, **one):
+    cells = []
+    for fixed in (False, True):
+        for small in (False, True):
+            last = fixed and small
+            head = f"{'fixed ETF' if fixed else 'learned'}, {'d = K' if small else 'wide'}"
+            labels = {"data": "CIFAR10", "head": head, "fixed": fixed, "small": small}
+            cells.append((labels, {**COLLAPSED, **(one if last else {})}, {"accuracy": test if last else 0.7}))
+    return with_seeds(cells)
+
+
+def test_fixed_heads_may_gain_and_must_not_lose(tmp_path):
+    study = get("mse/fixed-etf")
+    gained = rulings(study, results_of(tmp_path / "a", fixed_heads(0.75, cosine_margin=1.1)))
+    assert set(gained) == {"test", "train", "nc1", "nc3", "saved-resnet18", "margins"}
+    assert set(gained.values()) == {"holds"}
+    assert contradicted(rulings(study, results_of(tmp_path / "b", fixed_heads(0.68, cosine_margin=0.9)))) == {"test"}
+    assert contradicted(rulings(study, results_of(tmp_path / "c", fixed_heads(0.75, cosine_margin=0.9)))) == {"margins"}
+    assert contradicted(rulings(study, results_of(tmp_path / "d", fixed_heads(nc1=0.5)))) == {"nc1"}
+    assert contradicted(rulings(study, results_of(tmp_path / "e", fixed_heads(nc3=0.5)))) == {"nc3"}
+    assert contradicted(rulings(study, results_of(tmp_path / "f", fixed_heads(accuracy=0.9)))) == {"train"}
+
+
+# rescaling ----------------------------------------------------------------------------------------------------------
+
+RISING = {
+    "nc1": (9, 3, 1),
+    "train": (0.2, 0.4, 0.6),
+    "test": (0.1, 0.2, 0.3),
+    "margin": (0.1, 0.2, 0.3),
+    "rank": (3, 2, 1),
+}
+
+
+def rescaling(sweep=None, **changes):
+    cells = []
+    for name in ("alpha", "M"):
+        columns = {**RISING, **(changes if name == sweep else {})}
+        for place, value in enumerate((1, 5, 10)):
+            nc1, train, test, margin, rank = (float(columns[key][place]) for key in RISING)
+            values = {"accuracy": train, "nc1": nc1, "cosine_margin": margin, "numerical_rank": rank}
+            cells.append(({"sweep": name, "value": value}, values, {"accuracy": test}))
+    return with_seeds(cells)
+
+
+def test_rescaling_with_all_trends(tmp_path):
+    found = rulings(get("mse/rescaling"), results_of(tmp_path, rescaling()))
+    assert len(found) == 9
+    assert set(found.values()) == {"holds"}
+
+
+@pytest.mark.parametrize("sweep", ["alpha", "M"])
+@pytest.mark.parametrize(
+    ("name", "column", "part"),
+    [
+        ("nc1", (1, 3, 9), "{}-nc1"),
+        ("nc1", (1, 1, 1), "{}-nc1"),
+        ("train", (0.6, 0.4, 0.2), "{}-train"),
+        ("test", (0.3, 0.2, 0.1), "{}-test"),
+        ("margin", (3, 2, 1), "margins"),
+        ("rank", (1, 2, 3), "numerical-rank"),
+    ],
+)
+def test_rescaling_can_contradict_each_trend(tmp_path, sweep, name, column, part):
+    found = rulings(get("mse/rescaling"), results_of(tmp_path, rescaling(sweep, **{name: column})))
+    own = {part.format(sweep)}
+    assert contradicted(found) == (own if "{}" not in part else own | {"clear"})
+
+
+def test_a_positive_trend_with_one_swap_holds_and_is_not_clear(tmp_path):
+    found = rulings(get("mse/rescaling"), results_of(tmp_path, rescaling("M", test=(0.1, 0.3, 0.2))))
+    assert contradicted(found) == {"clear"}
+
+
+# three dimensions and the bias --------------------------------------------------------------------------------------
+
+
+def cloud(angle, spread):
+    """Two pairs of classes in a plane: the classes of a pair are ``angle`` apart, samples ``spread`` to either side."""
+    rows, labels = [], []
+    for label, middle in enumerate((0.0, angle, np.pi, np.pi + angle)):
+        for turn in (-spread, spread):
+            rows.append([np.cos(middle + turn), np.sin(middle + turn), 0.0])
+            labels.append(label)
+    return {"features": np.array(rows, dtype=np.float32), "labels": np.array(labels)}
+
+
+def test_angles_and_spreads_of_known_features(tmp_path):
+    run = stand_in(tmp_path, 0, COLLAPSED, kept=cloud(0.8, 0.1))
+    np.testing.assert_allclose(nearest_angles(run), 0.8, rtol=1e-5)
+    np.testing.assert_allclose(spreads(run), 0.1, rtol=1e-4)
+    features, labels = shown(run)
+    assert features.shape == (8, 3)
+    assert labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("entropy", "wrong"),
+    [((0.9, 0.2), set()), ((0.4, 0.2), {"discriminative"}), ((0.9, 0.05), {"diverse"})],
+)
+def test_three_dimensions_compares_the_losses(tmp_path, entropy, wrong):
+    cells = [
+        ({"loss": "squared-error"}, COLLAPSED, None, cloud(0.6, 0.1)),
+        ({"loss": "cross-entropy"}, COLLAPSED, None, cloud(*entropy)),
+    ]
+    found = rulings(get("mse/three-dimensions"), results_of(tmp_path, with_seeds(cells)))
+    assert contradicted(found) == wrong
+    assert set(found.values()) <= {"holds", "contradicted"}
+
+
+def test_nets_near_chance_say_nothing_about_three_dimensions(tmp_path):
+    guessing = {**COLLAPSED, "accuracy": 0.15}
+    cells = [({"loss": loss}, guessing, None, cloud(0.6, 0.1)) for loss in ("squared-error", "cross-entropy")]
+    found = rulings(get("mse/three-dimensions"), results_of(tmp_path, with_seeds(cells)))
+    assert set(found.values()) == {"underpowered"}
+
+
+FRAMES = {"simplex": np.eye(10) - 0.1, "orthogonal": np.eye(10)}
+
+
+def test_distances_of_frames(tmp_path):
+    for place, (name, frame) in enumerate(FRAMES.items()):
+        run = stand_in(tmp_path, place, COLLAPSED, kept={"weight": 3 * frame})
+        apart = frame_distances(run)
+        assert apart.pop(name) == pytest.approx(0, abs=1e-12)
+        # The cosine between I/sqrt(K) and (I - 11'/K)/sqrt(K-1) is sqrt((K-1)/K).
+        assert apart.popitem()[1] == pytest.approx(np.sqrt(2 - 2 * np.sqrt(0.9)))
+
+
+@pytest.mark.parametrize("other", [None, "squared-with", "squared-without", "entropy-with", "entropy-without"])
+def test_the_bias_decides_the_frame_of_the_squared_error_alone(tmp_path, other):
+    study = get("mse/bias")
+    cells = []
+    for loss, bias in product(("squared-error", "cross-entropy"), (True, False)):
+        frame = "orthogonal" if (loss, bias) == ("squared-error", False) else "simplex"
+        name = f"{'squared' if loss == 'squared-error' else 'entropy'}-{'with' if bias else 'without'}"
+        if name == other:
+            frame = next(one for one in FRAMES if one != frame)
+        cells.append(({"loss": loss, "bias": bias}, COLLAPSED, None, {"weight": FRAMES[frame]}))
+    found = rulings(study, results_of(tmp_path, with_seeds(cells)))
+    assert contradicted(found) == ({other} if other else set())
+    assert set(found.values()) <= {"holds", "contradicted"}
+
+
+def test_margins_of_a_collapsed_run(tmp_path):
     frame = simplex_etf(4, 3).numpy()
-    features = np.repeat(frame, 5, axis=0) + 2.0
-    labels = np.repeat(np.arange(4), 5)
-    run = stand_in(tmp_path, 0, {"accuracy": 1.0})
-    save_file(
-        {"features": features.astype(np.float32), "labels": labels, "weight": frame.astype(np.float32)},
-        run.folder / "features-train.safetensors",
-    )
+    arrays = {
+        "features": (np.repeat(frame, 5, axis=0) + 2.0).astype(np.float32),
+        "labels": np.repeat(np.arange(4), 5),
+        "weight": frame.astype(np.float32),
+    }
+    run = stand_in(tmp_path, 0, COLLAPSED, kept=arrays)
     np.testing.assert_allclose(margins(run), 4 / 3, rtol=1e-5)
     np.testing.assert_allclose(nearest_angles(run), torch.arccos(torch.tensor(-1 / 3)), rtol=1e-5)
 
 
+# plans --------------------------------------------------------------------------------------------------------------
+
+
 def test_paper_plans():
-    rescaling = {tuple(e.labels.values()): e.cell.plan for e in get("mse/rescaling").planned("paper")}
-    assert [value for sweep, value in rescaling if sweep == "alpha"] == [1, 5, 15, 20]
-    assert [value for sweep, value in rescaling if sweep == "M"] == [1, 3, 5, 7, 10]
-    plan = rescaling["M", 10]
+    rescaled = {
+        (e.labels["sweep"], e.labels["value"], e.labels["variant"]): e.cell.plan
+        for e in get("mse/rescaling").planned("paper")
+    }
+    assert [value for sweep, value, kind in rescaled if (sweep, kind) == ("alpha", "text")][:4] == [1, 5, 15, 20]
+    assert [value for sweep, value, kind in rescaled if (sweep, kind) == ("M", "text")][:5] == [1, 3, 5, 7, 10]
+    plan = rescaled["M", 10, "text"]
     assert (plan.data, plan.learning_rate, plan.weight_decay) == ("mini-imagenet", 0.01, 1e-3)
-    assert plan.schedule == "cosine:period=200,minimum=0.0001"
+    assert (plan.schedule, plan.batch_size) == ("cosine:period=200,minimum=0.0001", 128)
+    assert (plan.augment, plan.model, plan.loss_scale) == (True, "resnet18:width=64", 1.0)
+    assert rescaled["M", 10, "released code"].loss_scale == pytest.approx(2 / 100)
     dims = get("mse/feature-dim").planned("paper")
-    assert [e.labels["d"] for e in dims if e.labels["loss"] == "squared-error"] == [3, 5, 8, 9, 10, 512]
+    squared = [e for e in dims if e.labels["loss"] == "squared-error" and e.labels["seed"] == 0]
+    assert [e.labels["d"] for e in squared if e.labels["variant"] == "text"] == [5, 8, 9, 10, 512]
+    assert {e.cell.plan.loss_scale for e in squared if e.labels["variant"] != "text"} == {0.2}
     assert all(e.cell.plan.augment and e.cell.features for e in dims)
-    shared = {e.cell.key for e in get("mse/three-dimensions").planned("paper")}
-    assert shared < {e.cell.key for e in dims}
-    assert [e.cell.plan.learning_rate for e in get("mse/optimizers").planned("paper")] == [0.05, 1e-3, 0.01]
-    assert all(e.cell.plan.loss == "squared-error" for e in get("mse/fixed-etf").planned("paper"))
+    trained = {
+        (e.labels["optimizer"], e.labels["variant"]): e.cell.plan for e in get("mse/optimizers").planned("paper")
+    }
+    assert [trained[name, "text"].learning_rate for name in ("SGD", "Adam", "L-BFGS")] == [0.05, 1e-3, 0.01]
+    assert {trained[name, "released code"].loss_scale for name in ("SGD", "Adam", "L-BFGS")} == {0.2}
+    assert {e.cell.plan.loss for e in get("mse/fixed-etf").planned("paper")} == {"squared-error"}
+    three = [e.cell.plan.model for e in get("mse/three-dimensions").planned("paper")]
+    assert set(three) == {"resnet18:width=64,feature_dim=3"}
+
+
+def test_desk_cells_are_shared():
+    keys = {
+        name: {entry.cell.key for entry in get(name).planned("desk")}
+        for name in ("mse/optimizers", "mse/feature-dim", "mse/bias", "geometric/optimizers")
+    }
+    assert len(keys["mse/optimizers"] & keys["mse/feature-dim"] & keys["mse/bias"]) == 3
+    assert len(keys["geometric/optimizers"] & keys["mse/feature-dim"] & keys["mse/bias"]) == 3
+    for name in (*keys, "mse/fixed-etf", "mse/rescaling", "mse/three-dimensions"):
+        seeds = {entry.cell.plan.seed for entry in get(name).planned("desk")}
+        assert len(seeds) >= 3
+        assert min(seeds) >= 10
+
+
+def test_every_paper_plan_has_an_optimizer_and_a_head_that_can_be_made():
+    for name in ("geometric/optimizers", "mse/optimizers", "mse/bias"):
+        for entry in get(name).planned("paper"):
+            plan = entry.cell.plan
+            model = create("mlp:width=8,depth=1", (1, 4, 4), 4, head=plan.head)
+            create_optimizer(plan.optimizer, [{"params": list(model.parameters())}], plan.learning_rate)
+            assert (model.head.bias is None) == (entry.labels.get("bias") is False)

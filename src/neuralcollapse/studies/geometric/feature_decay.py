@@ -1,85 +1,99 @@
 """Figure 9 of the geometric paper: decay on all parameters against decay on the features and the classifier."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from .._cells import Train
-from .._plans import METRICS, desk_plan, paper_plan, smoke_plan
+from .._fixed_heads import AGREE
 from .._results import Planned, Results
-from .._study import Profile, Study, Verdict, studies
-from .._twins import DATA, MLP, PAPER_NET, draw_rows, worst
+from .._seeds import agreement, fits, listed, points
+from .._study import Profile, Study, studies
+from .._twins import DATA, FLOOR, MARGIN_METRICS, collapse_claims, collapse_evidence, draw_rows, net_plan
+from ..claims import Agrees, Claim, Evidence
 
-COLLAPSE = {"nc1": 0.15, "nc2": 0.25, "nc3": 0.25}
-ALL, PEELED, LITERAL = "all parameters", "(W, H, b)", "(W, H, b), all N features"
-HEAD = {"decay_on": "features", "weight_decay": 0.01, "bias_decay": 0.01}
-FEATURES = 1e-5
-BATCH = 128
-SIZE = {"MNIST": 60_000, "CIFAR10": 50_000}
-DESK_SIZE = 2_000
+ALL, PEELED = "all parameters", "(W, H, b)"
+LITERAL, STORED = "(W, H, b), all N features", "(W, H, b), released code"
+HEAD = {"decay_on": "features", "weight_decay": 0.01, "bias_decay": 0.01, "feature_decay": 1e-5}
+COLLAPSING = ("nc1", "nc2", "nc3")
+SOURCE = "Appendix B.2.2, Figure 9"
 
 
 @studies.add("geometric/feature-decay")
 class FeatureDecay(Study):
     """Whether the decay of the theory does what weight decay does.
 
-    A plan's feature decay is on all N features. The paper's 1e-5, on the features of a batch of 128, is 1e-5 * 128/N
-    there; on all N = 50,000 it is 400 times as strong, which drives the features of small nets to zero. The paper's
-    text does not say which of the two its runs had: the paper profile has both.
+    The paper's decay of 1e-5 on H is read as on the features of a batch. On all N = 50,000 features it is 400 times as
+    strong, which drives the features of small nets to zero; the released code takes it of features scaled to norm one,
+    where it has no gradient. The text does not say: the paper profile has all three.
     """
 
     figures = ("9",)
     question = "Does decay on (W, H, b), as in the theory, collapse a net like weight decay on all of its parameters?"
-    claim = (
-        "With either decay NC1 ends below 0.15, NC2 and NC3 below 0.25, and decay on (W, H, b) loses at most two "
-        "points of test accuracy."
+    claims = (
+        *(
+            Claim(
+                f"on-par-{data}",
+                f"Decay on (W, H, b) is on par in test accuracy on {data}.",
+                SOURCE,
+                Agrees(AGREE),
+                floor=FLOOR,
+                decides_at="more training images and seeds",
+                unit="points",
+            )
+            for data in ("MNIST", "CIFAR10")
+        ),
+        *collapse_claims(COLLAPSING, "comparably, with decay on all parameters and on (W, H, b)", SOURCE),
     )
-    costs = {"smoke": "2 s", "desk": "4 min of one core", "paper": "1 GPU day"}
+    paper_values = {
+        "on-par-MNIST": "99.57 % on (W, H, b), 99.60 % on all parameters",
+        "on-par-CIFAR10": "77.92 % on (W, H, b), 78.42 % on all parameters",
+    }
+    costs = {"smoke": "2 s", "desk": "7 min of one core", "paper": "6 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
-        "desk": "ResNet8 of width 16 on 2,000 MNIST images of 14 x 14 and a 4 x 256 MLP with batch norm on 2,000 "
-        "CIFAR10 images of 16 x 16, instead of ResNet18; 100 epochs. Decay on (W, H, b) is the paper's, on the "
-        "features of a batch; decay on all parameters ten times the paper's.",
-        "paper": "ResNet18 (stem with stride and pooling) on MNIST and CIFAR10. The decay of 1e-5 on H is taken on the "
-        "features of a batch and, as a third run that the check leaves alone, on all N features.",
+        "desk": "A 4 x 256 MLP with batch norm on 2,000 MNIST images of 14 x 14 and 2,000 CIFAR10 images of 16 x 16 "
+        "instead of ResNet18 on whole sets, 8,000 test images; 400 epochs of cosine annealing. Decay on (W, H, b) is "
+        "the paper's, on the features of a batch of 64; decay on all parameters ten times the paper's.",
+        "paper": "ResNet18 (stem with stride and pooling) on MNIST (as 3 x 32 x 32) and CIFAR10. The decay of 1e-5 on "
+        "H is on the features of a batch; two more runs, which decide nothing, have it on all N features and, with "
+        "batch 64, on features of norm one, as the released code.",
+    }
+    provenance = {
+        "decays .01, .01, 1e-5 and 5e-4": "text",
+        "rates, momentum, schedule, 200 epochs": "text",
+        "stem, initialisation, MNIST as 3 x 32 x 32": "code",
+        "features of norm one, batch 64 (variant)": "code",
+        "1e-5 on the features of a batch": "guess",
     }
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
-        for data, settings in _settings(profile).items():
-            make = {"smoke": smoke_plan, "desk": desk_plan, "paper": paper_plan}[profile]
-            size = SIZE[data] if profile == "paper" else DESK_SIZE
-            decays: dict[str, dict[str, Any]] = {ALL: {}, PEELED: {**HEAD, "feature_decay": FEATURES * BATCH / size}}
-            if profile == "paper":
-                decays[LITERAL] = {**HEAD, "feature_decay": FEATURES}
-            for name, decay in decays.items():
-                plan = make(**{**settings, **decay, "metrics": METRICS})
-                yield Planned(Train(plan), {"data": data, "decay": name})
+        decays: dict[str, dict[str, Any]] = {ALL: {}, PEELED: {**HEAD, "feature_decay_over": "batch"}}
+        if profile == "paper":
+            decays[LITERAL] = HEAD
+            decays[STORED] = {**HEAD, "feature_decay_over": "unit", "batch_size": 64}
+        for seed in self.seeds(profile):
+            for data in DATA[profile]:
+                for name, decay in decays.items():
+                    plan = net_plan(profile, data, **decay, metrics=MARGIN_METRICS, seed=seed)
+                    # Features are kept so that the cell is one with that of geometric/optimizers.
+                    yield Planned(Train(plan, features=True), {"data": data, "decay": name, "seed": seed})
 
-    def check(self, results: Results) -> Verdict:
-        both = [results.where(decay=name) for name in (ALL, PEELED)]
-        ends = {name: max(worst(mine, name) for mine in both) for name in COLLAPSE}
-        drops, texts = [], []
-        for data in results.labels("data"):
-            full, peeled = (float(mine.where(data=data).final("accuracy", "test").mean()) for mine in both)
-            drops.append(full - peeled)
-            texts.append(f"{data}: test accuracy {full:.1%} with decay on all parameters, {peeled:.1%} on (W, H, b)")
-        drop = float(np.max(drops))
-        listed = ", ".join(f"{name} {value:.2g}" for name, value in ends.items())
-        return Verdict.of(
-            drop <= 0.02 and all(ends[name] <= limit for name, limit in COLLAPSE.items()),
-            100 * drop,
-            "most test accuracy lost by decay on (W, H, b), in percentage points",
-            "; ".join(texts) + f". At the end at most {listed}.",
-        )
+    def evidence(self, results: Results) -> Mapping[str, Evidence]:
+        both = Results(results.profile, tuple(e for e in results if e.labels["decay"] in (ALL, PEELED)))
+        found = collapse_evidence(both, COLLAPSING, "decay")
+        for claim in self.claims:
+            data = claim.name.removeprefix("on-par-")
+            mine = both.where(data=data)
+            if data != claim.name and mine:
+                change = points(mine.where(decay=PEELED)) - points(mine.where(decay=ALL))
+                evidence = agreement({f"{data}, {PEELED} less {ALL}": change}, AGREE, floor_met=fits(mine))
+                tests = listed(mine, "decay", "accuracy", "test", "{:.2%}")
+                found[claim.name] = Evidence.interval(
+                    *(evidence.measured, evidence.low, evidence.high),
+                    floor_met=evidence.floor_met,
+                    why=f"Test accuracies with decay on {tests}.",
+                )
+        return found
 
     def draw(self, results: Results) -> Any:
-        return draw_rows(results, "decay", (*COLLAPSE, "nc4_bias"), kept_features=False)
-
-
-def _settings(profile: Profile) -> dict[str, dict[str, Any]]:
-    if profile == "smoke":
-        return {"digits": {}}
-    if profile == "desk":
-        return {"MNIST": {}, "CIFAR10": {"data": DATA["desk"]["CIFAR10"], **MLP}}
-    return {name: {"data": source, "model": PAPER_NET} for name, source in DATA["paper"].items()}
+        return draw_rows(results, "decay", (*COLLAPSING, "nc4_bias"), kept_features=False)

@@ -1,0 +1,134 @@
+"""What the studies of fixed classifiers share: learned heads against simplex ETFs, wide features against d = K."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..models import create, parameter_count
+from ..training import Plan
+from ._cells import Train
+from ._results import Planned, Results
+from ._seeds import agreement, fits, points
+from ._study import Profile, Study
+from ._twins import (
+    CLASSES,
+    FLOOR,
+    MARGIN_METRICS,
+    TEXT,
+    Settings,
+    as_in_text,
+    collapse_claims,
+    collapse_evidence,
+    draw_rows,
+    net_plan,
+)
+from .claims import Agrees, AtLeast, Claim, Evidence
+
+__all__ = ["AGREE", "FixedHead", "Row", "accuracy_claims", "saved_parameters", "saving_claim"]
+
+AGREE = 0.5
+"""Points within which two accuracies are the same, up to two standard errors."""
+WIDE = "learned, wide"
+Row = Mapping[str, Any]
+"""What one row of the study is: ``data`` (a name of ``DATA``) and changes of its plan."""
+
+
+def accuracy_claims(test: str, train: str, source: str) -> tuple[Claim, ...]:
+    """Test and training accuracies agree with those of the learned head on wide features; all four nets collapse."""
+    return (
+        Claim("test", test, source, Agrees(AGREE), floor=FLOOR, decides_at="more seeds", unit="points"),
+        Claim("train", train, source, Agrees(AGREE), unit="points", decides_at="more seeds"),
+        *collapse_claims(("nc1", "nc3"), "for learned and fixed heads, wide features and d = K", source),
+    )
+
+
+def saving_claim(source: str, kind: Any, net: str = "resnet18") -> Claim:
+    """A fifth of the parameters is saved."""
+    return Claim(
+        f"saved-{net}",
+        f"A fixed classifier with d = K saves more than 20 % of the parameters of {net.replace('resnet', 'ResNet')}.",
+        source,
+        AtLeast(0.2),
+        kind=kind,
+        unit="share of the trainable parameters",
+    )
+
+
+class FixedHead(Study):
+    """Learned against fixed heads, wide features against d = K."""
+
+    loss: ClassVar[str]
+    rows: ClassVar[Mapping[Profile, Mapping[str, Row]]]
+    """By profile and name of the row."""
+    code: ClassVar[Settings | None] = None
+    """What the released code changes at paper size; those cells are a variant."""
+    one_sided: ClassVar[bool] = False
+    """Whether a fixed head may gain accuracy."""
+    margins: ClassVar[bool]
+
+    def cells(self, profile: Profile) -> Iterator[Planned]:
+        variants = {TEXT: {}} if self.code is None or profile != "paper" else {TEXT: {}, "released code": self.code}
+        for seed in self.seeds(profile):
+            for name, row in self.rows[profile].items():
+                for fixed in (False, True):
+                    for small in (False, True):
+                        for variant, changes in variants.items():
+                            plan = self._plan(profile, {**row, **changes, "seed": seed}, fixed, small)
+                            head = f"{'fixed ETF' if fixed else 'learned'}, {'d = K' if small else 'wide'}"
+                            labels = {"data": name, "head": head, "fixed": fixed, "small": small, "seed": seed}
+                            if profile == "paper":
+                                labels["variant"] = variant
+                            yield Planned(Train(plan, features=True), labels)
+
+    def _plan(self, profile: Profile, row: Row, fixed: bool, small: bool) -> Plan:
+        changes = {name: value for name, value in row.items() if name != "data"}
+        changes |= {"metrics": MARGIN_METRICS, "head": "etf" if fixed else "linear"}
+        plan = net_plan(profile, row["data"], self.loss, **changes)
+        return plan.model_copy(update={"model": f"{plan.model},feature_dim={CLASSES}"}) if small else plan
+
+    def evidence(self, results: Results) -> Mapping[str, Evidence]:
+        mine = as_in_text(results)
+        found = {
+            "test": self._agreement(mine, "test", self.one_sided, fits(mine.where(head=WIDE))),
+            "train": self._agreement(mine, "train", True, None),
+            **collapse_evidence(mine, ("nc1", "nc3"), "head"),
+        }
+        for net in ("resnet18", "resnet50"):
+            saved, full, less = saved_parameters(net)
+            why = f"{full:,} trainable parameters become {less:,}, with 3 x 32 x 32 images and {CLASSES} classes."
+            found[f"saved-{net}"] = Evidence.exact(saved, why=why)
+        return {claim.name: found[claim.name] for claim in self.claims if claim.name in found}
+
+    def _agreement(self, results: Results, split: str, one_sided: bool, floor_met: bool | None) -> Evidence:
+        """Points lost against the learned head on wide features; where gains are none of the claim's, they count 0."""
+        lost = {}
+        for data in results.labels("data"):
+            full = points(results.where(data=data, head=WIDE), split)
+            for head in results.labels("head"):
+                if head != WIDE:
+                    change = full - points(results.where(data=data, head=head), split)
+                    lost[f"{data}, {head}"] = np.maximum(change, 0) if one_sided else change
+        return agreement(lost, AGREE, floor_met=floor_met)
+
+    def table(self, results: Results) -> list[dict[str, Any]]:
+        rows = super().table(results)
+        for row, entry in zip(rows, results, strict=True):
+            row["trainable_parameters"] = parameter_count(entry.value.model()).trainable
+            row["numerical_rank"] = entry.value.final("train")["numerical_rank"]
+            row["cosine_margin"] = entry.value.final("train")["cosine_margin"]
+        return rows
+
+    def draw(self, results: Results) -> Any:
+        return draw_rows(as_in_text(results), "head", ("nc1", "nc3"), self.margins)
+
+
+def saved_parameters(net: str) -> tuple[float, int, int]:
+    """The share of trainable parameters that a fixed ETF with d = K saves at the paper's size, and both counts."""
+
+    def count(economical: bool) -> int:
+        spec = f"{net}:width=64" + (f",feature_dim={CLASSES}" if economical else "")
+        return parameter_count(create(spec, (3, 32, 32), CLASSES, head="etf" if economical else "linear")).trainable
+
+    full, less = count(False), count(True)
+    return 1 - less / full, full, less
