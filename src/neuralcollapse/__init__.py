@@ -28,7 +28,7 @@ _LAYERS = (
     "web",
 )
 _FROM_WEB = ("explorer", "report")
-_FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model")
+_FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model", "plot_history")
 
 __all__ = [
     "ClassStatistics",
@@ -44,6 +44,7 @@ __all__ = [
     "measure_model",
     "metrics",
     "models",
+    "plot_history",
     "report",
     "studies",
     "training",
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
         ufm,
         web,
     )
-    from .metrics import ClassStatistics, CollapseReport, measure, measure_model
+    from .metrics import ClassStatistics, CollapseReport, measure, measure_model, plot_history
     from .web import explorer, report
 
 

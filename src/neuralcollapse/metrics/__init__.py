@@ -8,14 +8,17 @@ import importlib
 from typing import TYPE_CHECKING
 
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
+from ._comparison import ReportComparison
 from ._decomposition import SquaredErrorParts, squared_error_parts
 from ._geometry import Geometry, NotApplicableError, SampleResults
 from ._heads import Classifier, classifier_of
 from ._helpers import class_means, nc5_ood
 from ._measure import measure
 from ._model import measure_layers, measure_model
+from ._per_class import PerClass
+from ._plots import plot_history
 from ._registry import METRICS, Metric
-from ._report import CollapseReport, ReportComparison
+from ._report import CollapseReport
 from ._second_pass import SecondPass
 from ._statistics import ClassStatistics
 
@@ -31,6 +34,7 @@ __all__ = [
     "Metric",
     "NeuralCollapse",
     "NotApplicableError",
+    "PerClass",
     "ReportComparison",
     "SampleResults",
     "SecondPass",
@@ -41,6 +45,7 @@ __all__ = [
     "measure_layers",
     "measure_model",
     "nc5_ood",
+    "plot_history",
     "squared_error_parts",
 ]
 

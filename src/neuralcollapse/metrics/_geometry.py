@@ -58,6 +58,10 @@ class SampleResults:
     at_global_mean: int = 0
     """Samples left out of the margins because they coincide with the global mean."""
     ranks: Float[Tensor, " K"] | None = None
+    right: Int[Tensor, " K"] | None = None
+    """Samples of each class that the classifier gets right."""
+    nearest_right: Int[Tensor, " K"] | None = None
+    """Samples of each class whose own class mean is the nearest."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """``measure``: every metric of features in memory, or in a file that is larger than memory."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -127,7 +128,7 @@ def measure(
             largest += torch.get_num_threads() * 16 * int(statistics.counts.max()) * source.dim
         if largest <= limit:
             ranks = class_ranks(source, targets, geometry)
-            results = SampleResults(results.along, results.mismatches, results.margins, results.at_global_mean, ranks)
+            results = replace(results, ranks=ranks)
         else:
             missing["ranks"] = (
                 f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than "

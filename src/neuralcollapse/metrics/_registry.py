@@ -83,6 +83,8 @@ def define(
 
 
 GROUPS = ("core", "all")
+LEADING = ("nc1", "nc2", "nc3", "nc4_mismatch")
+"""What stands first among the metrics of its property."""
 
 
 def select(metrics: object) -> tuple[Metric, ...]:
@@ -100,4 +102,4 @@ def select(metrics: object) -> tuple[Metric, ...]:
             chosen[METRICS[name].name] = METRICS[name]
         else:
             raise unknown_name("metric", name, [*GROUPS, *METRICS])
-    return tuple(sorted(chosen.values(), key=lambda metric: (metric.property, metric.name)))
+    return tuple(sorted(chosen.values(), key=lambda metric: (metric.property, metric.name not in LEADING, metric.name)))

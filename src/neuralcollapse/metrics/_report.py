@@ -1,53 +1,40 @@
 """The result of a measurement: metrics by name, and the reason for each that has no value."""
 
-import html
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from .._support.checks import describe
+from .._support.files import write_text
+from ._attributes import MetricAttributes
+from ._comparison import ReportComparison
 from ._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
 from ._inputs import as_classifier
+from ._per_class import PerClass, class_groups, per_class_of
 from ._registry import METRICS, Metric, select
+from ._render import metric_table, page_of, rendered, short
 from ._selection import Selection
 from ._statistics import ClassStatistics
 
-__all__ = ["CollapseReport", "ReportComparison", "build_report", "evaluate"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["CollapseReport", "build_report", "evaluate", "select_classes"]
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+FORMAT = "neuralcollapse.CollapseReport/1"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}"
-
-
-def _html_table(header: list[str], rows: list[list[str]]) -> str:
-    def cells(tag: str, row: list[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-
-    body = "".join(cells("td", row) for row in rows)
-    return f"<table><thead>{cells('th', header)}</thead><tbody>{body}</tbody></table>"
-
-
-def _rendered(table: Table) -> str:
-    console = Console(width=118, file=None, color_system=None)
-    with console.capture() as capture:
-        console.print(table)
-    return capture.get()
-
-
-@dataclass(frozen=True, eq=False)
-class CollapseReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class CollapseReport(MetricAttributes):
     """Every measure of neural collapse that was asked for.
 
     A metric is an attribute (``report.nc1``) and is ``None`` where it does not apply; ``reasons`` then says
@@ -62,7 +49,12 @@ class CollapseReport:
         num_samples: N.
         rank: directions that the centred class means span, as far as the features' precision can tell; ``None``
             where no measure asked for it.
-        layer: the name of the layer whose input was measured, in a model; ``None`` for features.
+        layer: the name of the layer whose input was measured, where a model was.
+        accuracy: share of the samples that the classifier gets right; ``None`` where it was not looked at.
+        nearest_mean_accuracy: share of the samples whose own class mean is the nearest.
+        intervals: confidence intervals ``(low, high)`` by metric, where they were asked for.
+        per_class: counts, variances, norms, nearest class, accuracy and names, class by class.
+        groups: large against small classes, where the counts differ; see :func:`class_groups`.
         cosine_margin_quantiles: quantiles of the cosine margins by level, empty if they were not measured.
         cosine_margins: all cosine margins in ascending order, or ``None``.
 
@@ -78,15 +70,22 @@ class CollapseReport:
     cosine_margins: Tensor | None = None
     rank: int | None = None
     layer: str | None = None
+    accuracy: float | None = None
+    nearest_mean_accuracy: float | None = None
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    per_class: PerClass | None = None
+    groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> float | None:
-        # Only reached for names that are not fields; fields are missing while a copy is being built.
-        values = self.__dict__.get("values", {})
-        if name in values:
-            return values[name]
-        if name in METRICS:
-            raise AttributeError(f"{name} was not measured: it was not among the chosen metrics")
-        raise AttributeError(f"a report has no attribute {name!r}")
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> float | None:
+            # Only reached for names that are not fields; fields are missing while a copy is being built.
+            values = self.__dict__.get("values", {})
+            if name in values:
+                return values[name]
+            if name in METRICS:
+                raise AttributeError(f"{name} was not measured: it was not among the chosen metrics")
+            raise AttributeError(f"a report has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in self.__dict__.items()}
@@ -101,13 +100,24 @@ class CollapseReport:
     def __getitem__(self, name: str) -> float | None:
         return self.values[name]
 
+    def __repr__(self) -> str:
+        shown = ("nc1", "nc2", "nc3", "nc4_mismatch")
+        values = ", ".join(f"{name} {short(self.values[name])}" for name in shown if name in self.values)
+        values = values or ", ".join(f"{name} {short(value)}" for name, value in list(self.values.items())[:4])
+        return f"CollapseReport({self.sizes}: {values})"
+
+    # as plain values ----------------------------------------------------------------------------------------
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: metrics by name at the top level, ``None`` where one does not apply."""
         result: dict[str, Any] = dict(self.values)
         result |= {"num_classes": self.num_classes, "dim": self.dim, "num_samples": self.num_samples}
-        result["rank"] = self.rank
-        if self.layer is not None:
-            result["layer"] = self.layer
+        result |= {"rank": self.rank, "layer": self.layer}
+        result |= {"accuracy": self.accuracy, "nearest_mean_accuracy": self.nearest_mean_accuracy}
+        if self.intervals:
+            result["intervals"] = {name: list(bounds) for name, bounds in self.intervals.items()}
+        if self.groups:
+            result["groups"] = {name: dict(group) for name, group in self.groups.items()}
         if self.cosine_margin_quantiles:
             result["cosine_margin_quantiles"] = dict(self.cosine_margin_quantiles)
         return result | {"reasons": dict(self.reasons), "notes": list(self.notes)}
@@ -116,124 +126,107 @@ class CollapseReport:
         """:meth:`to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole report, classes and sorted margins included, to a JSON file, atomically."""
+        content = {
+            "format": FORMAT,
+            "metrics": list(self.values),
+            "report": self.to_dict(),
+            "per_class": None if self.per_class is None else self.per_class.to_dict(),
+            "cosine_margins": None if self.cosine_margins is None else self.cosine_margins.tolist(),
+        }
+        write_text(path, json.dumps(content, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "CollapseReport":
+        """Read a report written by :meth:`save`."""
+        file = Path(path)
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if not isinstance(content, dict) or content.get("format") != FORMAT:
+                raise ValueError(f"expected format {FORMAT!r}")
+            return cls._from_content(content)
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            text = " ".join(str(error).split())[:150]
+            raise ValueError(f"{file} does not hold a saved report: {text}") from error
+
+    @classmethod
+    def _from_content(cls, content: Mapping[str, Any]) -> "CollapseReport":
+        report = content["report"]
+        values = {str(name): _optional(report[name]) for name in content["metrics"]}
+        margins, classes = content["cosine_margins"], content["per_class"]
+        intervals = {str(name): (float(low), float(high)) for name, (low, high) in report.get("intervals", {}).items()}
+        groups = {
+            str(name): {str(column): float(value) for column, value in group.items()}
+            for name, group in report.get("groups", {}).items()
+        }
+        quantiles = {str(level): float(value) for level, value in report.get("cosine_margin_quantiles", {}).items()}
+        return cls(
+            MappingProxyType(values),
+            MappingProxyType({str(name): str(reason) for name, reason in report["reasons"].items()}),
+            int(report["num_classes"]),
+            int(report["dim"]),
+            int(report["num_samples"]),
+            tuple(str(note) for note in report["notes"]),
+            MappingProxyType(quantiles),
+            None if margins is None else torch.tensor(margins, dtype=torch.float64),
+            rank=None if report["rank"] is None else int(report["rank"]),
+            layer=None if report["layer"] is None else str(report["layer"]),
+            accuracy=_optional(report["accuracy"]),
+            nearest_mean_accuracy=_optional(report["nearest_mean_accuracy"]),
+            intervals=MappingProxyType(intervals),
+            per_class=None if classes is None else PerClass.from_dict(classes),
+            groups=MappingProxyType(groups),
+        )
+
     @property
     def scalars(self) -> dict[str, float]:
         """The metrics that have a value: what a logger takes."""
         return {name: value for name, value in self.values.items() if value is not None}
 
-    def _rows(self) -> list[list[str]]:
-        rows = []
-        for name, value in self.values.items():
-            metric = METRICS[name]
-            ideal = _number(metric.at_collapse(self.num_classes))
-            rows.append([metric.property, name, _number(value), ideal, self.reasons.get(name, metric.definition)])
-        return rows
+    # to look at ---------------------------------------------------------------------------------------------
+
+    @property
+    def sizes(self) -> str:
+        """How many samples, classes and dimensions."""
+        return f"{self.num_samples} samples, {self.num_classes} classes, {self.dim} dimensions"
 
     @property
     def title(self) -> str:
         """One line: how many samples, classes and dimensions."""
-        return f"Neural collapse: {self.num_samples} samples, {self.num_classes} classes, {self.dim} dimensions"
+        return f"Neural collapse: {self.sizes}"
 
     def __rich__(self) -> Table:
-        table = Table(title=self.title, caption="; ".join(self.notes) or None)
-        table.add_column("property", style="dim")
-        table.add_column("metric", no_wrap=True)
-        table.add_column("value", justify="right", no_wrap=True)
-        table.add_column("collapsed", justify="right", style="dim", no_wrap=True)
-        table.add_column("definition, or why there is no value", style="dim")
-        last = ""
-        for row in self._rows():
-            table.add_row(row[0] if row[0] != last else "", *row[1:])
-            last = row[0]
-        return table
+        return metric_table(self)
 
     def __str__(self) -> str:
-        return _rendered(self.__rich__())
+        return rendered(self.__rich__())
 
     def _repr_html_(self) -> str:
-        header = ["property", "metric", "value", "collapsed", "definition, or why there is no value"]
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return f"<h3>{html.escape(self.title)}</h3>{_html_table(header, self._rows())}{notes}"
+        return page_of(self)
 
-    def compare(self, other: Any) -> "ReportComparison":
-        """The two reports side by side, metric by metric."""
-        if not isinstance(other, CollapseReport):
-            raise TypeError(f"other must be a CollapseReport, got {describe(other)}")
-        return ReportComparison(self, other)
+    def plot(self) -> "Figure":
+        """A matplotlib figure: the four properties between random and collapsed, margins, and the classes."""
+        from ._plots import plot_report
 
+        return plot_report(self)
 
-@dataclass(frozen=True, eq=False)
-class ReportComparison:
-    """Two reports side by side; ``changes`` is the second minus the first where both have a value."""
-
-    first: CollapseReport
-    second: CollapseReport
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Metrics that either report holds, in the order of the first."""
-        return tuple(dict.fromkeys([*self.first.values, *self.second.values]))
-
-    @property
-    def changes(self) -> dict[str, float]:
-        """Second minus first."""
-        first, second = self.first.scalars, self.second.scalars
-        return {name: second[name] - first[name] for name in self.names if name in first and name in second}
-
-    @property
-    def more_collapsed(self) -> dict[str, bool | None]:
-        """Whether the second is nearer to collapse; ``None`` where the two are equal."""
-        result: dict[str, bool | None] = {}
-        for name, change in self.changes.items():
-            sign = 1 if METRICS[name].better == "higher" else -1
-            result[name] = None if change == 0 else change * sign > 0
-        return result
-
-    def to_dict(self) -> dict[str, Any]:
-        """For each metric: ``first``, ``second``, ``change`` and ``more_collapsed``."""
-        changes, better = self.changes, self.more_collapsed
-        return {
-            name: {
-                "first": self.first.values.get(name),
-                "second": self.second.values.get(name),
-                "change": changes.get(name),
-                "more_collapsed": better.get(name),
-            }
-            for name in self.names
-        }
-
-    def _rows(self) -> list[list[str]]:
-        words = {True: "second", False: "first", None: ""}
-        return [
-            [
-                name,
-                _number(row["first"]),
-                _number(row["second"]),
-                _number(row["change"]),
-                words[row["more_collapsed"]],
-            ]
-            for name, row in self.to_dict().items()
-        ]
-
-    def __rich__(self) -> Table:
-        table = Table(title="Neural collapse, two reports")
-        table.add_column("metric", no_wrap=True)
-        for name in ("first", "second", "change"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("more collapsed")
-        for row in self._rows():
-            table.add_row(*row)
-        return table
-
-    def __str__(self) -> str:
-        return _rendered(self.__rich__())
-
-    def _repr_html_(self) -> str:
-        return _html_table(["metric", "first", "second", "change", "more collapsed"], self._rows())
+    def compare(self, *others: "CollapseReport", names: Sequence[str] | None = None) -> ReportComparison:
+        """Compare this report and others side by side, metric by metric; ``names`` heads the columns."""
+        return ReportComparison.of((self, *others), names)
 
 
-def evaluate(geometry: Geometry, chosen: tuple[Metric, ...]) -> CollapseReport:
-    """Compute the chosen metrics."""
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def evaluate(
+    geometry: Geometry,
+    chosen: tuple[Metric, ...],
+    *,
+    class_names: Sequence[str] | None = None,
+) -> CollapseReport:
+    """Compute the chosen metrics; ``class_names`` are those of all classes, measured or not."""
     values: dict[str, float | None] = {}
     reasons: dict[str, str] = {}
     for metric in chosen:
@@ -246,8 +239,44 @@ def evaluate(geometry: Geometry, chosen: tuple[Metric, ...]) -> CollapseReport:
             values[metric.name] = value
         else:
             values[metric.name], reasons[metric.name] = None, "the value is beyond the range of float64"
-    notes = list(geometry.notes)
     names = set(values) - set(reasons)
+    # Only where a measure has asked for it: it takes the singular values of the class means.
+    rank = geometry.rank if "spectrum" in vars(geometry) else None
+    curve, quantiles = None, {}
+    if "cosine_margin" in names and geometry.samples.margins is not None:
+        curve = geometry.samples.margins.to(torch.float64).sort().values
+        quantiles = {f"{level:g}": _quantile(curve, level) for level in QUANTILES}
+    samples = geometry.samples
+    right = None if samples.right is None else int(samples.right.sum()) / geometry.total
+    nearest = None if samples.nearest_right is None else int(samples.nearest_right.sum()) / geometry.total
+    variances = any({"within", "scatter"} & metric.needs for metric in chosen)
+    rows = per_class_of(geometry, _names(geometry, class_names), variances)
+    return CollapseReport(
+        MappingProxyType(values),
+        MappingProxyType(reasons),
+        geometry.num_classes,
+        geometry.dim,
+        geometry.total,
+        (*geometry.notes, *_notes(geometry, names, rank)),
+        MappingProxyType(quantiles),
+        curve,
+        rank,
+        accuracy=right,
+        nearest_mean_accuracy=nearest,
+        per_class=rows,
+        groups=MappingProxyType(class_groups(geometry, rows)),
+    )
+
+
+def _names(geometry: Geometry, names: Sequence[str] | None) -> list[str]:
+    """What the measured classes are called: their names among all classes, else their numbers."""
+    numbers = range(geometry.num_classes) if geometry.classes is None else geometry.classes.tolist()
+    return [str(number) if names is None else names[number] for number in numbers]
+
+
+def _notes(geometry: Geometry, names: set[str], rank: int | None) -> list[str]:
+    """What a reader of the values should know."""
+    notes = []
     if geometry.weight is not None and geometry.bias is None and names & {"nc4_bias", "nc4_mismatch"}:
         notes.append("no bias was given: it is taken as zero")
     single = int((geometry.counts == 1).sum())
@@ -255,29 +284,13 @@ def evaluate(geometry: Geometry, chosen: tuple[Metric, ...]) -> CollapseReport:
         notes.append(f"{single} of {geometry.num_classes} classes have a single sample, hence no variance")
     if geometry.samples.at_global_mean:
         notes.append(f"{geometry.samples.at_global_mean} samples at the global mean are left out of the cosine margins")
-    # Only where a measure has asked for it: it takes the singular values of the class means.
-    rank = geometry.rank if "spectrum" in vars(geometry) else None
     possible = min(geometry.num_classes - 1, geometry.dim)
     if rank is not None and 0 < rank < possible:
         notes.append(
             f"the class means span {rank} of {possible} directions: in {possible - rank} they differ by no more than "
             f"the rounding of {str(geometry.precision).removeprefix('torch.')} features, and those do not count"
         )
-    curve, quantiles = None, {}
-    if "cosine_margin" in names and geometry.samples.margins is not None:
-        curve = geometry.samples.margins.to(torch.float64).sort().values
-        quantiles = {f"{level:g}": _quantile(curve, level) for level in QUANTILES}
-    return CollapseReport(
-        MappingProxyType(values),
-        MappingProxyType(reasons),
-        geometry.num_classes,
-        geometry.dim,
-        geometry.total,
-        tuple(notes),
-        MappingProxyType(quantiles),
-        curve,
-        rank,
-    )
+    return notes
 
 
 def _quantile(curve: Tensor, level: float) -> float:
@@ -299,6 +312,7 @@ def build_report(
     samples: SampleResults | None = None,
     out_of_distribution_mean: Tensor | None = None,
     missing: dict[str, str] | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> CollapseReport:
     """The report on statistics, with what a second look at the samples gave."""
     matrix, vector = as_classifier(weight, bias, statistics.num_classes, statistics.dim)
@@ -315,7 +329,7 @@ def build_report(
         classes=part.classes,
         notes=part.notes,
     )
-    return evaluate(geometry, chosen)
+    return evaluate(geometry, chosen, class_names=class_names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,6 +121,7 @@ class SecondPass:
         width = 0 if plan.spans is None else plan.spans.shape[1]
         self._projected = torch.zeros(width, dtype=torch.float64)
         self._mismatches = 0
+        self._right = torch.zeros(2, classes, dtype=torch.int64)
         self._margins: list[Tensor] = []
         self._at_global_mean = 0
         self._owner: _Owner | None = None
@@ -188,6 +189,8 @@ class SecondPass:
             projections += plan.coordinates[labels]
             closest = torch.addmm(plan.half_squares, projections, plan.nearest, beta=-1).argmax(1)
             self._mismatches += int((decided != closest).sum())
+            for hits, decisions in zip(self._right, (decided, closest), strict=True):
+                hits += torch.bincount(labels[decisions == labels], minlength=hits.shape[0])
         if plan.margins:
             own = products.gather(1, labels[:, None]).squeeze(1)
             products.scatter_(1, labels[:, None], -torch.inf)
@@ -216,6 +219,7 @@ class SecondPass:
         self._squares += other._squares
         self._projected += other._projected
         self._mismatches += other._mismatches
+        self._right += other._right
         self._margins += other._margins
         self._at_global_mean += other._at_global_mean
         if self._grams is not None and other._grams is not None:
@@ -230,10 +234,12 @@ class SecondPass:
         from torch import distributed
 
         numbers = torch.tensor([self._mismatches, self._at_global_mean], dtype=torch.float64)
-        parts = [numbers, self._projected, self._squares, self._seen.to(torch.float64)]
+        hits = self._right.to(torch.float64).flatten()
+        parts = [numbers, self._projected, self._squares, self._seen.to(torch.float64), hits]
         packed = torch.cat(parts)
         distributed.all_reduce(packed, group=group)  # pyright: ignore[reportArgumentType]
-        numbers, self._projected, self._squares, seen = packed.split([len(part) for part in parts])
+        numbers, self._projected, self._squares, seen, hits = packed.split([len(part) for part in parts])
+        self._right = hits.round().to(torch.int64).view(2, -1)
         self._mismatches, self._at_global_mean = (int(number) for number in numbers)
         self._seen = seen.round().to(torch.int64)
         if self._plan.margins:
@@ -262,7 +268,8 @@ class SecondPass:
             margins = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=plan.dtype)
         ranks = None if self._grams is None else self._grams.ranks(plan.centre.to(torch.float64), plan.rounding)
         mismatches = self._mismatches if plan.logit_offsets is not None else None
-        return SampleResults(along, mismatches, margins, self._at_global_mean, ranks)
+        right, nearest_right = (None, None) if mismatches is None else self._right.clone()
+        return SampleResults(along, mismatches, margins, self._at_global_mean, ranks, right, nearest_right)
 
     def finite(self) -> bool:
         """Whether no sum overflowed the working precision."""

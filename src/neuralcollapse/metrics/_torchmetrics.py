@@ -8,6 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from ._inputs import IGNORED, as_classifier
+from ._plots import plot_history
 from ._registry import METRICS, select
 from ._report import CollapseReport
 from ._selection import Selection
@@ -78,6 +79,22 @@ class NeuralCollapse(Metric):
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         ):
             return self._report()
+
+    def plot(self, val: Any = None, ax: Any = None) -> tuple[Any, Any]:
+        """A figure and its axes, as torchmetrics has it: the report, or the course of several computed values.
+
+        Args:
+            val: ``None`` for :meth:`report`, or what several calls of ``compute`` or ``forward`` gave.
+            ax: torchmetrics offers axes to draw on; a report has panels of its own, so it must be ``None``.
+
+        """
+        if ax is not None:
+            raise ValueError("ax must be None: the picture of a report has several panels")
+        if val is None:
+            figure = self.report().plot()
+        else:
+            figure = plot_history([val] if isinstance(val, dict) else val)
+        return figure, figure.axes
 
     def statistics(self) -> ClassStatistics:
         """The statistics behind the state, as an object of their own."""

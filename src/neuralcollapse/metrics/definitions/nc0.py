@@ -38,7 +38,7 @@ def nc2_floor_of(weight: Float[Tensor, "K d"]) -> float:
 
 @define(
     "nc0",
-    property="NC0 zero sum",
+    property="NC2 geometry",
     definition="|sum_k w_k| / |W|_F",
     paper="Zhao et al. 2026",
     at_random="1 for a normal classifier",
@@ -54,7 +54,7 @@ def nc0(geometry: Geometry) -> float:
 
 @define(
     "nc2_floor",
-    property="NC0 zero sum",
+    property="NC2 geometry",
     definition="sqrt(2 - 2 sqrt(1 - r^2)), r^2 = (2|Ws|^2/K - |s|^4/K^2)/|WW'|_F^2, s = sum_k w_k: a bound of nc2",
     paper="this package, from nc0 of Zhao et al. 2026",
     highest=math.sqrt(2),
