@@ -132,3 +132,22 @@ def test_a_dropped_file_is_measured(watched, tmp_path):
     text = page.locator("#data-report").inner_text()
     assert "<b>f.npz" in text
     assert "nc1_quotient" in text
+
+
+def test_a_study_opens_where_one_looks(watched):
+    page = watched.open("tab=results")
+    page.click("text=geometric/bound")
+    page.wait_for_selector("#study-title")
+    page.wait_for_function("() => document.activeElement.id === 'study-title'")
+    place = page.evaluate("() => document.getElementById('study-title').getBoundingClientRect().top")
+    assert 0 <= place < 800
+
+
+def test_a_click_on_a_phase_goes_to_collapse(watched):
+    page = watched.open("tab=landscape")
+    page.wait_for_selector("#phases-b .plotly .nsewdrag")
+    watched.settle()
+    box = page.locator("#phases-b .plotly .nsewdrag").first.bounding_box()
+    page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 0.4 * box["height"])
+    page.wait_for_selector("#panel-collapse:not([hidden])")
+    assert "c.weight_decay=" in page.url

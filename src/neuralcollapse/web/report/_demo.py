@@ -2,7 +2,7 @@
 
 import io
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from ..._support.files import write_text
 from ...frames import simplex_etf
 from ...metrics import METRICS
-from ...studies._pictures import COLOURS, GREY, colour, figure, styled
+from ...studies._pictures import GREY, colour, figure, styled
 from ...studies._theory import closed_form_loss
 from ...studies.demo import LOSS_WORDS, Demo, sizes
 from ...training import Run
@@ -27,8 +27,8 @@ from ._write import render
 
 __all__ = ["write_demo"]
 
-CORNERS = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[4])
-"""Of the four watched classes: told apart with any colour vision."""
+CORNERS = ("#7b3fa0", "#b8860b", "#2a7f8e", "#6b6b6b")
+"""Of the four watched classes: none is the colour of a loss, and they differ in lightness, too."""
 SIZES = {"weight_norm": "|w|", "feature_norm": "|h|", "logit_scale": "margin"}
 
 FORMULAS = {
@@ -95,6 +95,8 @@ def write_demo(folder: str | Path) -> Path:
         tiles=_tiles(rows),
         watched=_watched(found),
         solid=_solid_drawing(found[0]),
+        story=_story(found),
+        accuracy=_accuracy_picture(found),
         cards=_cards(found, facts["profile"]),
         losses=_loss_picture(found),
         sizes=_size_table(rows),
@@ -219,6 +221,64 @@ def _card(found: list[_Loss], name: str, profile: str, title: str, words: str) -
         f"{label} on the training set", [one.curve(name) for one in found], levels, log_y=not share, percent=share
     )
     return Card(label, title, words, FORMULAS[name], picture([panel], name, ""))
+
+
+def _first(one: _Loss, name: str, reached: Callable[[float], bool]) -> int | None:
+    """The epoch from which on ``name`` on the training set has ``reached`` and keeps it; None if it never does."""
+    epochs, values = one.run.curve(name)
+    since = None
+    for epoch, value in zip(epochs, values, strict=True):
+        if value is not None and reached(value):
+            since = int(epoch) if since is None else since
+        else:
+            since = None
+    return since
+
+
+def _span(epochs: list[int]) -> str:
+    low, high = min(epochs), max(epochs)
+    return f"epoch {low}" if low == high else f"epochs {low} to {high}"
+
+
+def _story(found: list[_Loss]) -> str:
+    """What the curves of this run show, in its own numbers."""
+    fitted = [_first(one, "accuracy", lambda value: value == 1.0) for one in found]
+    known = [epoch for epoch in fitted if epoch is not None]
+    if len(known) < len(found):
+        return "Not every net fits all of its training images in this run, so collapse is not to be expected of each."
+    after = {}
+    for name in ("nc1", "nc2", "nc3"):
+        ratios = []
+        for one, epoch in zip(found, known, strict=True):
+            epochs, values = one.run.curve(name)
+            then = next(value for at, value in zip(epochs, values, strict=True) if at >= epoch and value is not None)
+            ratios.append(then / values[-1] if values[-1] else float("inf"))
+        after[name.upper()] = min(ratios)
+    falls = [f"{name} by a factor of {ratio:.2g}" if ratio < 100 else f"{name} by a factor of {ratio:,.0f}"
+             for name, ratio in after.items() if ratio > 1.05]  # fmt: skip
+    text = f"Every net fits all of its training images, for good from {_span(known)} on, by loss."
+    if falls:
+        *front, last = falls
+        listed = f"{', '.join(front)} and {last}" if front else last
+        text += f" After that the rest still falls under every loss: {listed} or more."
+    still = [name for name, ratio in after.items() if ratio <= 1.05]
+    if still:
+        text += f" By then {' and '.join(still)} had come to rest under one loss at least."
+    agreed = [_first(one, "nc4_mismatch", lambda value: value == 0.0) for one in found]
+    soon = [epoch for epoch in agreed if epoch is not None]
+    if len(soon) == len(found):
+        early = sum(epoch <= fit for epoch, fit in zip(soon, known, strict=True))
+        text += f" NC4 needs no such patience: it is zero for good from {_span(soon)} on"
+        text += ", under every loss no later than the last image is fitted." if early == len(found) else "."
+    return text
+
+
+def _accuracy_picture(found: list[_Loss]) -> Picture:
+    return picture(
+        [Panel("Training accuracy", [one.curve("accuracy") for one in found], [], log_y=False, percent=True)],
+        "accuracy",
+        "",
+    )
 
 
 def _loss_picture(found: list[_Loss]) -> Picture:

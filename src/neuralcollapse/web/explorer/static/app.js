@@ -44,9 +44,13 @@ function buildCollapse() {
   });
 }
 
+// Once a frame: the queue of questions keeps one under way and the newest waiting, so pictures follow the hand.
 function later(kind, work) {
-  clearTimeout(pending.get(kind));
-  pending.set(kind, setTimeout(work, 90));
+  if (pending.has(kind)) return;
+  pending.set(kind, requestAnimationFrame(() => {
+    pending.delete(kind);
+    work();
+  }));
 }
 
 function showTab() {
@@ -68,7 +72,7 @@ function update(changed) {
   if (current === "collapse") {
     // A link or the back button brings other settings; the view's own changes it knows.
     if (!collapse) buildCollapse();
-    else if (changed === null) collapse.load(collapseSettings());
+    else if (changed === null || changed === "tab") collapse.load(collapseSettings());
   } else if (current === "optimum") {
     if (changed === "curve" || changed === "gram") redrawOptimum();
     else later("optimum", updateOptimum);

@@ -72,6 +72,22 @@ async function updateSlice(side) {
   body(`slice-${side}`).append(el("p", { class: "caption" }, "The loss at (s, θ). Below the dashed line the feature is classified rightly. Arrows: minus the gradient in (s, θ), length in proportion, the longest ones cut; star: the lowest value shown."));
 }
 
+// The same problem under "Collapse", with at most as many classes and samples as a browser steps quickly.
+function visit(side, featureDecay, weightDecay) {
+  const short = { "cross-entropy": "ce", focal: "focal", "label-smoothing": "ls", "squared-error": "mse" };
+  const name = state.get(`${side}.loss`);
+  if (!(name in short)) return;
+  const given = Object.fromEntries(controls.lossSpec(`${side}.`, losses).split(":").slice(1).join(":").split(",").filter(Boolean).map((part) => part.split("=")));
+  const classes = Math.min(12, Number(state.get("l.classes")));
+  const settings = {
+    loss: short[name], gamma: given.gamma, alpha: name === "label-smoothing" ? given.alpha : undefined, target: given.target, classes, scene: "", model: "regularized",
+    per_class: Math.min(Number(state.get("l.per_class")), Math.floor(400 / classes), 40), dim: Math.min(12, Number(state.get("l.dim"))),
+    weight_decay: Number(weightDecay.toPrecision(3)), feature_decay: Number(featureDecay.toPrecision(3)), bias: state.get("l.bias") === "free" ? "free" : "none",
+  };
+  state.setQuietly(Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined).map(([key, value]) => [`c.${key}`, String(value)])));
+  state.set("tab", "collapse");
+}
+
 // One line trace for all arrows: shaft and two strokes of the head, in units of the cells.
 function arrows(answer) {
   const { s, theta, down_s, down_theta } = answer.arrows;
@@ -127,6 +143,9 @@ async function updatePhases(side) {
     const axis = { type: "log", range: ends, exponentformat: "power", dtick: 1, showgrid: false };
     return { data, layout: { xaxis: { ...axis, title: { text: "feature decay λH" } }, yaxis: { ...axis, title: { text: "weight decay λW" } } } };
   });
+  const node = body(`phases-${side}`).querySelector(".chart");
+  node.removeAllListeners?.("plotly_click");
+  node.on?.("plotly_click", ({ points }) => visit(side, points[0].x, points[0].y));
   const unknown = answer.regimes.includes("unknown") ? " Unknown: no closed form is known there." : "";
-  body(`phases-${side}`).append(el("p", { class: "caption" }, `Which solution is the global minimum of the regularised model at each pair of decays.${unknown}`));
+  body(`phases-${side}`).append(el("p", { class: "caption" }, `Which solution is the global minimum of the regularised model at each pair of decays. Click on a pair to watch it under “Collapse”.${unknown}`));
 }

@@ -59,6 +59,9 @@ export async function updateStudy() {
   if (one.picture) nodes.push(el("img", { src: `api/picture?${new URLSearchParams({ study: one.id })}`, alt: `Picture of the study ${one.id}` }));
   if (one.table.length) nodes.push(table(one));
   $("results-study").replaceChildren(el("div", { class: "results" }, el("section", { class: "card" }, nodes)));
+  // Below a long list nobody would see it open.
+  $("study-title").scrollIntoView({ block: "start" });
+  $("study-title").focus({ preventScroll: true });
 }
 
 function claims(parts) {

@@ -5,7 +5,7 @@
   const seesSolids = (() => {
     try { return Boolean(document.createElement("canvas").getContext("webgl")); } catch { return false; }
   })();
-  const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
+  const options = { scrollZoom: false, responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
 
   const colours = () => {
     const style = getComputedStyle(root);

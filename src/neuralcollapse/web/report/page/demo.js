@@ -14,8 +14,13 @@
   const edges = (corners) => axes(pairs.flatMap(([i, j]) => [corners[i], corners[j], [null, null, null]]));
   let loss = 0, timer = 0;
 
-  const traces = () => {
-    const frame = losses[loss].frames[Number(slider.value)];
+  // Between two frames the points move along straight lines.
+  const between = (a, b, share) => (Array.isArray(a) ? a.map((entry, i) => between(entry, b[i], share)) : a + share * (b - a));
+  const traces = (share = 0) => {
+    const { frames } = losses[loss];
+    const [now, next] = [frames[Number(slider.value)], frames[Math.min(Number(slider.value) + 1, frames.length - 1)]];
+    const part = (name) => (share ? between(now[name], next[name], share) : now[name]);
+    const frame = { means: part("means"), features: part("features"), classifier: part("classifier") };
     const { ink } = page.colours();
     const thin = { type: "scatter3d", mode: "lines", hoverinfo: "skip", showlegend: false };
     const list = [
@@ -36,11 +41,11 @@
     uirevision: "kept", margin: { l: 0, r: 0, t: 0, b: 0 }, legend: { orientation: "h", x: 0.5, xanchor: "center", y: 0.02 },
     scene: { xaxis: hidden, yaxis: hidden, zaxis: hidden, aspectmode: "cube", camera: { eye: { x: 0.86, y: 0.56, z: 0.38 } } },
   }, true);
-  const draw = () => {
+  const draw = (share = 0) => {
     const { epoch } = losses[loss].frames[Number(slider.value)];
     shown.textContent = epoch;
     slider.setAttribute("aria-valuetext", `epoch ${epoch}`);
-    return Plotly.react(box, traces(), layout(), { ...page.options, displayModeBar: false });
+    return Plotly.react(box, traces(share), layout(), { ...page.options, displayModeBar: false });
   };
   const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; };
 
@@ -55,11 +60,13 @@
     if (slider.value === slider.max) slider.value = 0;
     play.textContent = "Pause";
     draw();
+    let part = 0;
     timer = setInterval(() => {
       if (slider.value === slider.max) { stop(); return; }
-      slider.value = Number(slider.value) + 1;
-      draw();
-    }, 450);
+      part = (part + 1) % 4;
+      if (part === 0) slider.value = Number(slider.value) + 1;
+      draw(part / 4);
+    }, 110);
   };
   play.addEventListener("click", start);
   draw().then(() => box.classList.add("drawn"));
@@ -69,5 +76,5 @@
     }, { threshold: 0.6 });
     watch.observe(box);
   }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
 })();
