@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import save_file
+
 from neuralcollapse.studies import Planned, Result, Results, Solve, Study
 from neuralcollapse.training import Run
 from neuralcollapse.ufm import Trace
@@ -13,8 +16,13 @@ from neuralcollapse.ufm import Trace
 Splits = Mapping[str, Mapping[str, Sequence[float | None]]]
 
 
-def run(folder: Path, splits: Splits, epochs: Sequence[int] | None = None) -> Run:
-    """A run whose history has these columns by split, one value an epoch.
+def run(
+    folder: Path,
+    splits: Splits,
+    epochs: Sequence[int] | None = None,
+    kept: Mapping[str, np.ndarray] | None = None,
+) -> Run:
+    """A run whose history has these columns by split, one value an epoch, and that kept some training arrays.
 
     >>> run(Path("x"), {"train": {"accuracy": [0.5, 1.0]}, "test": {"accuracy": [0.4, 0.5]}})  # doctest: +SKIP
     """
@@ -26,6 +34,9 @@ def run(folder: Path, splits: Splits, epochs: Sequence[int] | None = None) -> Ru
             rows.append({"epoch": epoch, "split": split, **{name: column[place] for name, column in columns.items()}})
     rows.sort(key=lambda row: row["epoch"])
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if kept is not None:
+        arrays = {name: np.ascontiguousarray(array) for name, array in kept.items()}
+        save_file(arrays, folder / "features-train.safetensors")
     return Run(folder)
 
 

@@ -23,7 +23,9 @@ EXPECTED = {
         *("bias", "feature-dim", "fixed-etf", "gradient-field", "landscape", "optimizers", "rescaling"),
         "three-dimensions",
     },
-    "losses": {"accuracy", "collapse", "focal-curves", "focal-starts", "mini-imagenet", "width-epochs"},
+    "losses": {
+        *("accuracy", "collapse", "features", "focal-curves", "focal-starts", "mini-imagenet", "width-epochs"),
+    },
     "normalized": {
         *("generalization", "losses", "low-dimension", "overparameterization", "speed"),
         *("temperature-net", "temperature-ufm", "value"),

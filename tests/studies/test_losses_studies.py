@@ -1,113 +1,252 @@
-"""The losses studies: what their checks decide on made-up runs, and the paper's settings."""
+"""The losses paper's net studies: each claim on runs in which it is true, and in which it is false; its settings."""
 
-import json
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from made_up import run, verdicts
 
 from neuralcollapse import studies
 from neuralcollapse.studies import Result, Results
-from neuralcollapse.studies.losses._nets import LOSSES, best_accuracy
-from neuralcollapse.training import Run
+from neuralcollapse.studies.losses._nets import CE, FL, LOSSES, LS, MSE, best_accuracy, spread_ratio
+from neuralcollapse.studies.losses.features import gram_distance, procrustes_residual
+
+SEEDS = (10, 11, 12)
 
 
-def made_up(folder: Path, **values: list[float]) -> Run:
-    """A run with these values, one an epoch; ``validation`` and ``test`` are accuracies, the others of training."""
-    folder.mkdir(parents=True)
-    rows = []
-    for epoch in range(len(next(iter(values.values())))):
-        at = {name: column[epoch] for name, column in values.items()}
-        splits = {"validation": {"accuracy": at.pop("validation", 0.9)}, "test": {"accuracy": at.pop("test", 0.9)}}
-        rows += [{"epoch": epoch + 1, "split": name, **row} for name, row in {"train": at, **splits}.items()]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Run(folder)
+def made(folder: Path, entries) -> Results:
+    """Results from (labels, columns of the training set, of the validation set, of the test set, kept arrays)."""
+    found = []
+    for place, (labels, train, validation, test, *kept) in enumerate(entries):
+        splits = {"train": train, "validation": validation, "test": test}
+        found.append(Result(labels, run(folder / str(place), splits, None, *kept)))
+    return Results("desk", tuple(found))
 
 
 def test_the_best_epoch_is_the_last_of_equals(tmp_path: Path) -> None:
-    run = made_up(tmp_path / "run", validation=[0.8, 0.9, 0.9, 0.7], test=[0.1, 0.2, 0.3, 0.4])
-    assert best_accuracy(run) == 0.3
+    accuracies = {"validation": {"accuracy": [0.8, 0.9, 0.9, 0.7]}, "test": {"accuracy": [0.1, 0.2, 0.3, 0.4]}}
+    assert best_accuracy(run(tmp_path / "run", accuracies)) == 0.3
+
+
+# collapse -----------------------------------------------------------------------------------------------------------
+
+GOOD = {"accuracy": [0.5, 1.0, 1.0], "nc1": [1.0, 0.02, 0.01], "nc2": [0.8, 0.3, 0.2], "nc3": [0.8, 0.3, 0.2]}
+FLAT = {"accuracy": [0.5, 0.9, 0.9]}
+
+
+def collapse(folder: Path, changes=None, data=None):
+    """Verdicts on nets that collapse as in the paper, but for ``changes`` by loss (on one data set)."""
+    entries = []
+    for name in ("mnist", "cifar100"):
+        for loss in LOSSES:
+            for seed in SEEDS:
+                train = dict(GOOD)
+                if name == "cifar100" and loss == FL:
+                    train["nc1"] = [1.0, 0.4, 0.3 + seed / 1000]
+                if data in (None, name):
+                    train |= (changes or {}).get(loss, {})
+                entries.append(({"data": name, "loss": loss, "seed": seed}, train, FLAT, FLAT))
+    return verdicts(studies.get("losses/collapse"), made(folder, entries))
+
+
+def test_collapse_as_in_the_paper(tmp_path: Path) -> None:
+    assert set(collapse(tmp_path).values()) == {"holds"}
 
 
 @pytest.mark.parametrize(
-    ("nc1", "nc2", "outcome"),
+    ("changes", "data", "part"),
     [
-        ([1.0, 0.01], [0.8, 0.2], "holds"),
-        ([0.05, 0.04], [0.8, 0.2], "does not hold"),  # has not fallen tenfold
-        ([1.0, 0.06], [0.8, 0.2], "does not hold"),  # ends too high
-        ([1.0, 0.01], [0.1, 0.2], "does not hold"),  # NC2 has risen
+        ({LS: {"nc1": [1.0, 0.1, 0.06]}}, "mnist", "nc1-small"),
+        ({LS: {"nc2": [0.8, 0.6, 0.5]}}, "mnist", "nc2-small"),
+        ({LS: {"nc3": [0.8, 0.6, 0.5]}}, "mnist", "nc3-small"),
+        ({CE: {"nc2": [0.1, 0.15, 0.2]}}, "mnist", "falls"),
+        ({MSE: {"nc1": [1.0, 0.5, 0.4]}}, "cifar100", "hundred-classes"),
+        ({CE: {"nc1": [1.0, 0.01, 0.011]}}, "cifar100", "still-falling"),
+        ({CE: {"nc1": [1.0, 0.6, 0.5]}}, "cifar100", "focal-slowest"),
     ],
 )
-def test_collapse_needs_every_loss(tmp_path: Path, nc1: list[float], nc2: list[float], outcome: str) -> None:
-    good = {"nc1": [1.0, 0.01], "nc2": [0.8, 0.2], "nc3": [0.8, 0.2]}
-    entries = [
-        Result(
-            {"data": "mnist", "loss": loss, "seed": 0},
-            made_up(tmp_path / str(place), **({**good, "nc1": nc1, "nc2": nc2} if place == 2 else good)),
-        )
-        for place, loss in enumerate(LOSSES)
-    ]
-    assert studies.get("losses/collapse").check(Results("desk", tuple(entries))).outcome == outcome
+def test_collapse_otherwise(tmp_path: Path, changes, data: str, part: str) -> None:
+    assert collapse(tmp_path / "fitted", changes, data)[part] == "contradicted"
+    unfit = {loss: {**changes.get(loss, {}), "accuracy": [0.5, 0.6, 0.7]} for loss in LOSSES}
+    assert collapse(tmp_path / "unfit", unfit, data)[part] == "underpowered"
 
 
-@pytest.mark.parametrize(
-    ("fitted", "test", "outcome"),
-    [(1.0, 0.975, "holds"), (1.0, 0.96, "does not hold"), (0.99, 0.98, "does not hold")],
-)
-def test_accuracy_wants_fit_and_agreement(tmp_path: Path, fitted: float, test: float, outcome: str) -> None:
-    entries = [
-        Result(
-            {"data": "mnist", "loss": loss, "seed": 0},
-            made_up(tmp_path / str(place), accuracy=[fitted], test=[test if place == 3 else 0.98]),
-        )
-        for place, loss in enumerate(LOSSES)
-    ]
-    verdict = studies.get("losses/accuracy").check(Results("desk", tuple(entries)))
-    assert verdict.outcome == outcome
-    assert verdict.figure == pytest.approx(100 * (0.98 - test))
+# accuracy -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("small", "large", "nc1", "outcome"),
-    [
-        (0.90, 0.975, 0.01, "holds"),
-        (0.95, 0.93, 0.01, "does not hold"),  # the spread grows
-        (0.90, 0.975, 0.2, "does not hold"),  # NC1 falls five-fold
-    ],
-)
-def test_the_spread_shrinks(tmp_path: Path, small: float, large: float, nc1: float, outcome: str) -> None:
-    sizes = {"small": (small, 1.0, 4, 8), "large": (large, nc1, 16, 60)}
-    grids: dict[str, list[Result]] = {"losses/width-epochs": [], "losses/mini-imagenet": []}
-    for size, (test, end, width, epochs) in sizes.items():
+def accuracy(folder: Path, fitted=1.0, noise=0.001, **lower):
+    """Verdicts when MSE is lower by so many points at the best epoch, in validation or at the end."""
+    entries = []
+    for loss in LOSSES:
+        for place, seed in enumerate(SEEDS):
+            less = {name: value / 100 if loss == MSE else 0.0 for name, value in lower.items()}
+            jitter = noise * (place - 1) * (loss == MSE)
+            validation = [0.95, 0.9 - less.get("validation", 0.0) + jitter]
+            test = [0.97 - less.get("best", 0.0) + jitter, 0.96 - less.get("last", 0.0) + jitter]
+            labels = {"data": "mnist", "loss": loss, "seed": seed}
+            entries.append((labels, {"accuracy": [0.5, fitted]}, {"accuracy": validation}, {"accuracy": test}))
+    return verdicts(studies.get("losses/accuracy"), made(folder, entries))
+
+
+def test_accuracy(tmp_path: Path) -> None:
+    assert set(accuracy(tmp_path / "0", best=0.4, last=0.4, validation=0.4).values()) == {"holds"}
+    for name, part in (("best", "test"), ("last", "last-epoch"), ("validation", "validation")):
+        found = accuracy(tmp_path / name, **{name: 2.0})
+        assert {key for key, verdict in found.items() if verdict == "contradicted"} == {part}
+    assert accuracy(tmp_path / "noisy", noise=0.03, best=2.0)["test"] == "underpowered"
+    found = accuracy(tmp_path / "unfit", fitted=0.95, best=2.0)
+    assert (found["training"], found["test"]) == ("contradicted", "underpowered")
+
+
+# width-epochs and mini-imagenet -------------------------------------------------------------------------------------
+
+
+def grid(folder: Path, *, spreads=(2.0, 0.4), wider=1.0, longer=1.0, nc1=(1.0, 5e-4), still=1.0, noise=0.01):
+    """Verdicts on a grid with gains in points along both axes and given spreads and NC1 of its corners."""
+    entries = []
+    for width in (16, 64):
+        for epochs in (10, 100):
+            corner = 0 if (width, epochs) == (16, 10) else 1
+            for place, loss in enumerate(LOSSES):
+                for step, seed in enumerate(SEEDS):
+                    gain = wider * (width == 64) + longer * (epochs == 100) - spreads[corner] * place / 3
+                    test = 0.9 + (gain + noise * ((step * (place + 1)) % 3)) / 100
+                    columns = {"nc1": [still * nc1[corner], nc1[corner] * (1 + step / 100)], "accuracy": [0.5, 1.0]}
+                    labels = {"data": "mnist", "width": width, "epochs": epochs, "loss": loss, "seed": seed}
+                    entries.append((labels, columns, {"accuracy": [0.9, 0.9]}, {"accuracy": [test, test]}))
+    return verdicts(studies.get("losses/width-epochs"), made(folder, entries))
+
+
+def test_width_epochs(tmp_path: Path) -> None:
+    usual = {"wider": 4.0, "longer": 4.0}
+    assert set(grid(tmp_path / "0", **usual).values()) == {"holds"}
+    assert grid(tmp_path / "1", **usual, spreads=(1.0, 0.9))["spread"] == "contradicted"
+    assert grid(tmp_path / "2", **usual, spreads=(1.0, 0.45), noise=0.4)["spread"] == "underpowered"
+    assert grid(tmp_path / "3", wider=-3.0, longer=4.0)["wider"] == "contradicted"
+    assert grid(tmp_path / "4", wider=4.0, longer=-3.0)["longer"] == "contradicted"
+    assert grid(tmp_path / "5", **usual, nc1=(1.0, 0.05))["nc1"] == "contradicted"
+    assert grid(tmp_path / "6", **usual, nc1=(1.0, 0.05), still=3.0)["nc1"] == "underpowered"
+
+
+def mini(folder: Path, *, spreads=(2.0, 0.4), nc1=(1.0, 0.05), first=2.0, level=0.6):
+    entries = []
+    for corner, size in enumerate(("small", "large")):
         for place, loss in enumerate(LOSSES):
-            run = made_up(tmp_path / size / str(place), nc1=[end], test=[test if place == 1 else 0.98])
-            labels = {"data": "mnist", "width": width, "epochs": epochs, "loss": loss, "seed": 0}
-            grids["losses/width-epochs"].append(Result(labels, run))
-            grids["losses/mini-imagenet"].append(Result({"size": size, "loss": loss, "seed": 0}, run))
-    for name, entries in grids.items():
-        assert studies.get(name).check(Results("desk", tuple(entries))).outcome == outcome
+            for step, seed in enumerate(SEEDS):
+                test = level - (spreads[corner] * place / 3 + 0.01 * step) / 100
+                train = {"nc1": [first, nc1[corner] * (1 + step / 100)], "accuracy": [0.5, 1.0]}
+                labels = {"size": size, "loss": loss, "seed": seed}
+                entries.append((labels, train, {"accuracy": [0.5, 0.5]}, {"accuracy": [0.1, test]}))
+    return verdicts(studies.get("losses/mini-imagenet"), made(folder, entries))
+
+
+def test_mini_imagenet(tmp_path: Path) -> None:
+    assert set(mini(tmp_path / "0").values()) == {"holds"}
+    assert mini(tmp_path / "1", spreads=(1.0, 0.9))["spread"] == "contradicted"
+    assert mini(tmp_path / "2", nc1=(1.0, 1.5))["nc1"] == "contradicted"
+    assert mini(tmp_path / "3", first=0.01)["falls"] == "contradicted"
+    assert set(mini(tmp_path / "4", spreads=(1.0, 0.9), nc1=(1.0, 1.5), first=0.01, level=0.2).values()) == {
+        "underpowered"
+    }
+
+
+def test_the_bootstrap_covers_what_seeds_can_give() -> None:
+    small = {"a": np.array([90.0, 90.2, 89.8]), "b": np.array([92.0, 92.2, 91.8])}
+    large = {"a": np.array([96.0, 96.1, 95.9]), "b": np.array([96.5, 96.4, 96.6])}
+    measured, low, high = spread_ratio(small, large)
+    assert measured == pytest.approx(0.25)
+    assert 0.1 < low < 0.25 < high < 0.45
+
+
+# features -----------------------------------------------------------------------------------------------------------
+
+
+def test_distances_are_blind_to_rotation_and_scale() -> None:
+    draw = np.random.default_rng(0)
+    means = draw.normal(size=(6, 9))
+    means -= means.mean(0)
+    turn = np.linalg.qr(draw.normal(size=(9, 9)))[0]
+    unit = means / np.linalg.norm(means)
+    same = 3.0 * means @ turn
+    assert gram_distance(unit, same) == pytest.approx(0, abs=1e-12)
+    assert procrustes_residual(unit, same / np.linalg.norm(same)) == pytest.approx(0, abs=1e-6)
+    # Two orthogonal directions: nothing of one is left in the other.
+    one, other = np.array([[1.0], [-1.0], [0.0]]), np.array([[1.0], [1.0], [-2.0]])
+    assert gram_distance(one, other) == pytest.approx(np.sqrt(2))
+    assert procrustes_residual(one / np.linalg.norm(one), other / np.linalg.norm(other)) == pytest.approx(1)
+
+
+def features(folder: Path, change: float, collapsed: bool = True, seeds: float = 0.02):
+    """Verdicts when the class means of MSE are changed by a relative amount, and all by some noise of the seed."""
+    frame = np.eye(5) - 1 / 5
+    other = np.diag([1.0, 1.0, 1.0, 1.0, 0.0]) @ frame
+    entries = []
+    for loss in LOSSES:
+        for seed in SEEDS:
+            draw = np.random.default_rng(seed)
+            turn = np.linalg.qr(draw.normal(size=(5, 5)))[0]
+            means = ((1 - change) * frame + change * other if loss == MSE else frame) @ turn
+            means = means + seeds * draw.normal(size=(5, 5)) / 5
+            kept = {"features": np.repeat(means, 4, 0), "labels": np.repeat(np.arange(5), 4)}
+            metrics = {"nc1": [0.01], "nc2": [0.1], "nc3": [0.1 if collapsed else 0.9], "accuracy": [1.0]}
+            labels = {"data": "mnist", "loss": loss, "seed": seed}
+            entries.append((labels, metrics, {"accuracy": [0.9]}, {"accuracy": [0.9]}, kept))
+    return verdicts(studies.get("losses/features"), made(folder, entries))
+
+
+def test_features(tmp_path: Path) -> None:
+    assert set(features(tmp_path / "0", 0.0, seeds=0.1).values()) == {"holds"}
+    assert set(features(tmp_path / "1", 0.9).values()) == {"contradicted"}
+    assert set(features(tmp_path / "2", 0.9, collapsed=False).values()) == {"underpowered"}
+
+
+# the paper's settings -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("losses/collapse", 24), ("losses/accuracy", 24), ("losses/width-epochs", 384), ("losses/mini-imagenet", 24)],
+    [
+        *(("losses/collapse", 36), ("losses/accuracy", 36), ("losses/features", 36)),
+        *(("losses/width-epochs", 384), ("losses/mini-imagenet", 24)),
+    ],
 )
 def test_paper_plans(name: str, count: int) -> None:
     planned = studies.get(name).planned("paper")
     assert len(planned) == count
     for entry in planned:
         plan = entry.cell.plan
-        twice = 2 if plan.loss.startswith("squared-error") else 1  # our squared error is half the paper's
-        assert (plan.learning_rate / twice, plan.weight_decay * twice, plan.clip_gradient * twice) == (0.1, 5e-4, 2)
-        assert (plan.batch_size, plan.augment, plan.schedule) == (100, True, "milestones")
+        assert (plan.batch_size, plan.augment, plan.schedule, plan.init) == (100, True, "milestones", "torch")
+        assert plan.validation == (0.0 if name.endswith("imagenet") else 0.1)
         net = "wide-resnet18" if name.endswith("imagenet") else "wide-resnet50"
         assert plan.model.startswith(f"{net}:width=")
+        # Our squared error is half of the paper's, eq. (6).
+        twice = 2 if plan.loss.startswith("squared-error") else 1
+        if entry.labels.get("variant") == "released code":
+            classes = {"cifar10": 10, "cifar100": 100}[plan.data]
+            assert plan.loss_scale == (2 / classes if twice == 2 else 1)
+            assert plan.loss.startswith("squared-error") or plan.loss == "label-smoothing:alpha=0.05"
+            twice = 1
+        assert (plan.learning_rate / twice, plan.weight_decay * twice, plan.clip_gradient * twice) == (0.1, 5e-4, 2)
 
 
 @pytest.mark.parametrize("profile", ["smoke", "desk", "paper"])
 def test_the_largest_nets_are_shared(profile: str) -> None:
     keys = {
         name: {entry.cell.key for entry in studies.get(f"losses/{name}").planned(profile)}
-        for name in ("collapse", "accuracy", "width-epochs")
+        for name in ("collapse", "accuracy", "features", "width-epochs")
     }
-    assert keys["collapse"] == keys["accuracy"]
-    assert keys["collapse"] < keys["width-epochs"]
+    assert keys["accuracy"] == keys["features"] <= keys["collapse"]
+    text = {
+        entry.cell.key
+        for entry in studies.get("losses/accuracy").planned(profile)
+        if entry.labels.get("variant") != "released code"
+    }
+    assert text < keys["width-epochs"]
+
+
+def test_desk_seeds_are_not_those_of_pilots() -> None:
+    for name in ("collapse", "accuracy", "features", "width-epochs", "mini-imagenet"):
+        assert min(e.labels["seed"] for e in studies.get(f"losses/{name}").planned("desk")) >= 10

@@ -1,15 +1,29 @@
 """Figures 2 and 6 of the losses paper: training, validation and test accuracy under four losses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._pictures import figure, legend_below, series
 from .._results import Planned, Results
-from .._study import Profile, Study, Verdict, studies
-from ._nets import LOSSES, SHORT, best_accuracy, best_epoch, loss_means, spread
-from .collapse import Collapse, largest_nets
+from .._study import Profile, Study, studies
+from ..claims import Agrees, AtLeast, Claim, Evidence
+from ._nets import (
+    PROVENANCE,
+    SEEDS,
+    SHORT,
+    agreement,
+    as_in_text,
+    best_accuracy,
+    best_epoch,
+    by_loss,
+    fits,
+    largest_nets,
+    name_of,
+)
 
-FITTED, APART = 0.999, 1.0
+WITHIN = 0.5
+"""Percentage points between accuracies that are called the same; the paper's own spread on CIFAR10 is .36."""
+FLOOR = "every net fits 99 % of its training set"
 
 
 @studies.add("losses/accuracy")
@@ -18,40 +32,89 @@ class Accuracy(Study):
 
     figures = ("2", "6")
     question = "Do CE, FL, LS and MSE reach the same accuracy once all have collapsed?"
-    claim = (
-        "With every loss the training accuracy ends at 99.9 % or more, and the losses' test accuracies at the best "
-        "validation epoch (means over the seeds) lie within 1 percentage point."
+    claims = (
+        Claim(
+            "training",
+            "Training accuracy converges to 100 % under all four losses (the smallest at the end).",
+            "Figures 2 and 6, Section 4.2",
+            AtLeast(0.999),
+        ),
+        Claim(
+            "test",
+            "Test accuracies at the best validation epoch are largely the same under all four losses (difference of "
+            "the two losses that agree least).",
+            "Figures 2 and 6, Section 4.2",
+            Agrees(WITHIN),
+            floor=FLOOR,
+            unit="points",
+        ),
+        Claim(
+            "validation",
+            "Validation accuracies are largely the same under all four losses (difference of the two that agree "
+            "least, at the end).",
+            "Figures 2 and 6, Section 4.2",
+            Agrees(WITHIN),
+            floor=FLOOR,
+            unit="points",
+            decides_at="more validation images, or more seeds",
+        ),
+        Claim(
+            "last-epoch",
+            "Test accuracies at the last epoch are largely the same as well (difference of the two that agree least).",
+            "this project; the paper chooses the epoch by validation",
+            Agrees(WITHIN),
+            kind="ours",
+            floor=FLOOR,
+            unit="points",
+        ),
     )
-    costs = Collapse.costs
-    setting = Collapse.setting
+    costs = {
+        "smoke": "2 s",
+        "desk": "18 min on 1 core, the cells of losses/collapse",
+        "paper": "those of losses/collapse",
+    }
+    setting = {
+        "smoke": "Perceptrons on 200 digits, 4 epochs.",
+        "desk": (
+            "The nets of losses/collapse on MNIST: 4,000 training, 1,000 validation and 8,920 test images, five "
+            "seeds. CIFAR100 is left out: on 3,000 images these nets stay near 10 % test accuracy, where nothing "
+            "could be told apart."
+        ),
+        "paper": "The nets of losses/collapse.",
+    }
+    provenance = PROVENANCE
+    paper_values = {"test": "the largest difference on CIFAR10 is .36 points"}
+    final_seeds = SEEDS
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
-        return largest_nets(profile)
+        return largest_nets(profile, self.seeds(profile), sets=1 if profile == "desk" else 2)
 
-    def check(self, results: Results) -> Verdict:
-        sets = [(data, results.where(data=data)) for data in results.labels("data")]
-        apart = max(spread(found) for _, found in sets)
-        fitted = min(found.where(loss=loss).final("accuracy").mean() for _, found in sets for loss in LOSSES)
-        words = "; ".join(
-            f"{data.partition(':')[0]}: "
-            + ", ".join(f"{SHORT[loss]} {100 * value:.2f} %" for loss, value in loss_means(found).items())
-            for data, found in sets
-        )
-        return Verdict.of(
-            fitted >= FITTED and apart <= APART,
-            apart,
-            "spread of the four test accuracies, in percentage points",
-            f"Test accuracy: {words}; training accuracy at least {100 * fitted:.2f} %.",
-        )
+    def evidence(self, results: Results) -> Mapping[str, Evidence]:
+        text = as_in_text(results)
+        sets = {name_of(data): text.where(data=data) for data in text.labels("data")}
+        fitted = fits(text)
+        training = [float(text.where(seed=seed).final("accuracy").min()) for seed in text.labels("seed")]
+
+        def worst(accuracy: Any) -> Evidence:
+            return agreement({name: by_loss(runs, accuracy) for name, runs in sets.items()}, WITHIN, fitted)
+
+        return {
+            "training": Evidence(training, why=f"At least {min(training):.2%} in every run."),
+            "test": worst(best_accuracy),
+            "validation": worst(lambda run: run.final("validation")["accuracy"]),
+            "last-epoch": worst(lambda run: run.final("test")["accuracy"]),
+        }
 
     def draw(self, results: Results) -> Any:
-        sets = results.labels("data")
+        text = as_in_text(results)
+        sets = text.labels("data")
         picture, axes = figure(len(sets), 3, size=(2.2, 1.9), sharex="row")
         for row, data in zip(axes, sets, strict=True):
             for axis, split in zip(row, ("train", "validation", "test"), strict=True):
-                series(axis, results.where(data=data), "accuracy", "loss", split=split, log=False, labels=SHORT)
+                series(axis, text.where(data=data), "accuracy", "loss", split=split, log=False, labels=SHORT)
+                axis.locator_params(axis="x", integer=True, nbins=5)
                 axis.set_title(f"{split} accuracy")
-            row[0].set_ylabel(data.partition(":")[0])
+            row[0].set_ylabel(name_of(data))
         for axis in axes[-1]:
             axis.set_xlabel("epoch")
         legend_below(picture, axes[0, 0])

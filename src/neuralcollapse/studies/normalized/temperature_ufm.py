@@ -20,6 +20,8 @@ COMMON = (0.1, 10.0)
 """Temperatures that any reading of "various settings" includes: those at which the paper's nets train."""
 ITERATIONS = 200
 METRICS = ("nc1", "nc2", "nc3", "accuracy")
+SMALLEST = 1e-16
+"""What is drawn of a metric: below is rounding."""
 SIMILAR = 2.0
 """The factor between numbers of iterations that are called similar, or somewhat the same."""
 COLLAPSED = 1e-3
@@ -166,7 +168,8 @@ class TemperatureUFM(Study):
                 line = {"color": COLOURS[place], "label": rf"$\tau$ = {tau:g}", "marker": MARKERS[place]}
                 band(top, steps, runs, log=log, markevery=40, **line)
             finals = np.array([results.where(tau=tau).final(name) for tau in temperatures]).T
-            band(bottom, np.array(temperatures), finals, log=log, color=COLOURS[0], marker="o")
+            shown = np.maximum(finals, SMALLEST) if log else finals
+            band(bottom, np.array(temperatures), shown, log=log, color=COLOURS[0], marker="o")
             top.set_title(metric_name(name).partition(":")[0])
             top.set_xlabel("iteration")
             bottom.set_xlabel(r"temperature $\tau$")
@@ -178,9 +181,8 @@ class TemperatureUFM(Study):
                 top.set_ylim(0, 1.05)
                 bottom.set_ylim(0, 1.05)
             else:
-                # What is below is rounding.
-                top.set_ylim(1e-17, 10)
-                bottom.set_ylim(1e-17, 10)
+                top.set_ylim(SMALLEST / 10, 10)
+                bottom.set_ylim(SMALLEST / 10, 10)
         axes[0, 0].set_ylabel("over iterations")
         axes[1, 0].set_ylabel(f"after {ITERATIONS} iterations")
         legend_below(picture, axes[0, 0])
