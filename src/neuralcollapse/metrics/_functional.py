@@ -30,7 +30,7 @@ def _operands(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any
 
 
 class FunctionalHead(TorchFunctionMode):
-    """Keeps the operands of one product among those that a forward pass makes."""
+    """Keeps the operands of one product: the n-th with its weight, or of all where the weight is made anew."""
 
     def __init__(self, name: str, weight: Tensor | None, number: int, bias: Tensor | None):
         super().__init__()
@@ -49,12 +49,9 @@ class FunctionalHead(TorchFunctionMode):
         operands = _operands(func, args, kwargs or {})
         if operands is not None and isinstance(result, Tensor):
             features, weight, bias = operands
-            if self._storage is None:
-                mine = self._seen == self._number
-            else:
-                mine = weight.untyped_storage().data_ptr() == self._storage
-            self._seen += 1
-            if mine:
+            mine = self._storage is None or weight.untyped_storage().data_ptr() == self._storage
+            self._seen += mine
+            if mine and self._seen == self._number + 1:
                 self._kept = (
                     features.detach(),
                     weight.detach(),
@@ -96,8 +93,8 @@ class _Search(TorchFunctionMode):
         super().__init__()
         self._outputs = list(outputs)
         self._weight = weight
-        self._seen = 0
-        self.found: list[tuple[int, Tensor, Relation | None, Tensor | None]] = []
+        self.storages: list[int] = []
+        self.found: list[tuple[int, Tensor, Relation, Tensor | None]] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -106,21 +103,23 @@ class _Search(TorchFunctionMode):
         operands = _operands(func, args, kwargs or {})
         if operands is not None and isinstance(result, Tensor) and result.ndim >= 2:
             self._compare(operands[1], result.detach())
-            self._seen += 1
+            self.storages.append(operands[1].untyped_storage().data_ptr())
         return result
 
     def _compare(self, weight: Tensor, result: Tensor) -> None:
         if self._weight is not None:
             if weight.untyped_storage().data_ptr() == self._weight.untyped_storage().data_ptr():
-                self.found.append((self._seen, weight, None, None))
+                self.found.append((len(self.storages), weight, "same", None))
             return
         for output in self._outputs:
             relation = relation_of(result, output)
             bias = None
             if relation in (None, "monotone") and output.shape == result.shape:
                 bias = _constant(output.detach() - result)
-            if relation is not None or bias is not None:
-                self.found.append((self._seen, weight, relation if bias is None else "same", bias))
+            if bias is not None:
+                self.found.append((len(self.storages), weight, "same", bias))
+            elif relation is not None:
+                self.found.append((len(self.storages), weight, relation, None))
 
 
 def _constant(difference: Tensor) -> Tensor | None:
@@ -151,6 +150,7 @@ def find_functional_head(
     storage = matrix.untyped_storage().data_ptr()
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if parameter.untyped_storage().data_ptr() == storage:
-            return FunctionalHead(plain_name(name).removesuffix(".weight"), parameter.detach(), number, bias)
+            use = search.storages[:number].count(storage)
+            return FunctionalHead(plain_name(name).removesuffix(".weight"), parameter.detach(), use, bias)
     # The weight is made anew in every pass (normalised, say): its place in the order of products names it.
     return FunctionalHead("a product in the model's forward", None, number, bias)

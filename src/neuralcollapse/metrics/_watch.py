@@ -265,7 +265,8 @@ class HeadWatch:
                 return latest.name
         if not wanted:
             return mine[0] if len(mine) == 1 else self._by_width(mine, reached, seen, "returns no logits")
-        others = [name for name in mine if latest is None or name != latest.name]
+        # A layer that was called more than once may be the classifier by an earlier call.
+        others = [name for name in mine if latest is None or name != latest.name or reached[name].calls > 1]
         if rerun is not None:
             found += self._tried(others, reached, wanted, rerun)
         for strong in (True, False):
@@ -288,7 +289,7 @@ class HeadWatch:
         for name in reversed(names):
             if not any(_width(self._candidates[name], reached[name]) in tensor.shape for tensor in wanted.values()):
                 continue
-            self._observe(self._modules, [name], 1)
+            self._observe(self._modules, [name], None)
             rerun()
             for call in self._observer.calls:
                 found += _matches(call, self._candidates[name], wanted)
