@@ -13,6 +13,7 @@ from ._decomposition import SquaredErrorParts, squared_error_parts
 from ._geometry import Geometry, NotApplicableError, SampleResults
 from ._heads import Classifier, classifier_of
 from ._helpers import class_means, nc5_ood
+from ._intervals import GroupedStatistics
 from ._measure import measure
 from ._model import measure_layers, measure_model
 from ._per_class import PerClass
@@ -31,6 +32,7 @@ __all__ = [
     "Classifier",
     "CollapseReport",
     "Geometry",
+    "GroupedStatistics",
     "Metric",
     "NeuralCollapse",
     "NotApplicableError",

@@ -21,6 +21,7 @@ from ._inputs import (
     nonfinite_error,
     select_rows,
 )
+from ._intervals import check_level, with_intervals
 from ._precision import as_precision
 from ._registry import select
 from ._report import CollapseReport, evaluate
@@ -49,6 +50,8 @@ def measure(
     out_of_distribution: Any = None,
     memory_limit: Any = MEMORY_LIMIT,
     precision: torch.dtype | None = None,
+    intervals: float | None = None,
+    groups: int = 20,
 ) -> CollapseReport:
     """Measure neural collapse of ``features`` (N, d) with ``labels`` (N,), and of a classifier on them.
 
@@ -70,6 +73,9 @@ def measure(
             reason.
         precision: the dtype whose rounding the features carry, where that is coarser than their own (that of
             autocast, or of a store in half precision): directions below it do not count.
+        intervals: the level of confidence intervals, such as 0.95, for ``report.intervals``: the delete-a-group
+            jackknife, which reads the features once more and keeps the d x d scatter of each group for nc1.
+        groups: how many groups it takes.
 
     >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.2], [-1.0, 0.0], [-1.0, 0.2]])
     >>> report = measure(features, torch.tensor([0, 0, 1, 1]))
@@ -83,6 +89,7 @@ def measure(
     if ignore_label is not None:
         integer("ignore_label", ignore_label)
     limit = integer("memory_limit", memory_limit, minimum=0)
+    check_level(intervals, groups)
     matrix, vector = as_classifier(weight, bias, None, source.dim)
     selection, numbers, notes = Selection(present_only, min_samples), None, ()
     if selection == Selection():
@@ -134,7 +141,11 @@ def measure(
                 f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than "
                 f"memory_limit = {limit / 1e9:.2g} GB"
             )
-    return evaluate(geometry.with_samples(results, statistics.class_variances, other, missing), chosen)
+    geometry = geometry.with_samples(results, statistics.class_variances, other, missing)
+    report = evaluate(geometry, chosen)
+    if intervals is None:
+        return report
+    return with_intervals(report, source, targets, geometry, intervals, groups, limit, global_mean)
 
 
 def _selected(

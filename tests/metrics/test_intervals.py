@@ -1,0 +1,140 @@
+"""Confidence intervals: the jackknife by hand, groups, streams, and how often they hold the truth."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import t as student
+
+import neuralcollapse as nc
+from neuralcollapse.metrics import GroupedStatistics
+from neuralcollapse.metrics._intervals import SampleGroups
+
+K, D, N = 4, 6, 30
+
+
+def data(seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(K).repeat_interleave(N)[torch.randperm(K * N, generator=generator)]
+    means = torch.randn(K, D, generator=generator)
+    H = means[y] + 0.7 * torch.randn(K * N, D, generator=generator)
+    return H.to(dtype), y, means + 0.3 * torch.randn(K, D, generator=generator), torch.randn(K, generator=generator)
+
+
+def test_groups_are_stratified_and_the_same_in_any_split():
+    y = torch.tensor([0] * 11 + [1] * 7 + [2] * 2)
+    for size in (3, 20):
+        groups = SampleGroups(5, torch.zeros(3, dtype=torch.int64))
+        assigned = torch.cat([groups.assign(part) for part in y.split(size)])
+        for k in range(3):
+            counts = torch.bincount(assigned[y == k], minlength=5)
+            assert int(counts.max() - counts.min()) <= 1
+        sizes = torch.bincount(assigned, minlength=5)
+        assert int(sizes.max() - sizes.min()) <= 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_intervals_are_those_of_measuring_without_each_group(dtype):
+    """The jackknife from G separate calls of measure on the rest of the samples."""
+    H, y, W, b = data(dtype=dtype)
+    report = nc.measure(H, y, W, b, intervals=0.9, groups=6, metrics="all")
+    assigned = SampleGroups(6, torch.zeros(K, dtype=torch.int64)).assign(y)
+    without = [nc.measure(H[assigned != g], y[assigned != g], W, b, metrics="all") for g in range(6)]
+    for name in ("nc1", "nc1_quotient", "cdnv", "vci", "nc2_means", "nc3", "nc1_debiased", "nc4_bias"):
+        logs = np.log([part[name] for part in without])
+        width = student.ppf(0.95, 5) * np.sqrt(5 / 6 * ((logs - logs.mean()) ** 2).sum())
+        low, high = report.intervals[name]
+        assert low == pytest.approx(report[name] * np.exp(-width), rel=1e-5), name
+        highest = nc.metrics.METRICS[name].highest
+        assert high == pytest.approx(min(report[name] * np.exp(width), highest), rel=1e-5), name
+    # What depends on single samples is a mean over them.
+    decided = (H.double() @ W.double().T + b).argmax(1)
+    nearest = torch.cdist(H.double(), nc.metrics.class_means(H, y)).argmin(1)
+    wrong = (decided != nearest).double()
+    values = np.array([float(wrong[assigned != g].mean()) for g in range(6)])
+    low, high = report.intervals["nc4_mismatch"]
+    width = student.ppf(0.95, 5) * np.sqrt(5 / 6 * ((np.log(values) - np.log(values).mean()) ** 2).sum())
+    assert (low, high) == pytest.approx((float(wrong.mean()) * np.exp(-width), float(wrong.mean()) * np.exp(width)))
+    low, high = report.intervals["cosine_margin"]
+    assert low < report.cosine_margin < high
+    # The classifier alone is no estimate, and the numerical rank has no groups.
+    assert not {"nc2", "equinorm_weight", "nc0", "numerical_rank"} & set(report.intervals)
+    assert report.to_dict()["intervals"]["nc1"] == list(report.intervals["nc1"])
+
+
+def test_streams_and_merges_give_the_intervals_of_their_groups(tmp_path):
+    H, y, W, b = data()
+    whole = GroupedStatistics(K, D, groups=5)
+    whole.update(H, y)
+    parts = [GroupedStatistics(K, D, groups=5) for _ in range(2)]
+    groups = SampleGroups(5, torch.zeros(K, dtype=torch.int64)).assign(y)
+    for number, part in enumerate(parts):
+        for mine, rows in zip(
+            part.parts, [(groups == g).nonzero().squeeze(1)[number::2] for g in range(5)], strict=True
+        ):
+            mine.update(H[rows], y[rows])
+    parts[0].merge(parts[1])
+    first, second = whole.report(W, b), parts[0].report(W, b)
+    assert first.nc1 == pytest.approx(nc.measure(H, y, W, b).nc1, rel=1e-12)
+    for name, bounds in first.intervals.items():
+        assert second.intervals[name] == pytest.approx(bounds, rel=1e-9), name
+    again = nc.measure(H, y, W, b, intervals=0.95, groups=5)
+    for name, bounds in first.intervals.items():
+        assert again.intervals[name] == pytest.approx(bounds, rel=1e-9), name
+    again.save(tmp_path / "r.json")
+    assert dict(nc.CollapseReport.load(tmp_path / "r.json").intervals) == dict(again.intervals)
+    with pytest.raises(ValueError, match="groups must agree"):
+        whole.merge(GroupedStatistics(K, D, groups=4))
+
+
+def test_classes_that_a_group_would_empty_have_no_interval():
+    H, y, W, b = data()
+    few = torch.cat([(y == k).nonzero().squeeze(1)[: 1 if k == 0 else 20] for k in range(K)])
+    report = nc.measure(H[few], y[few], W, b, intervals=0.95)
+    assert report.nc1 is not None
+    assert "nc1" not in report.intervals
+    assert nc.measure(H, y, W, b).intervals == {}
+
+
+def test_memory_bounds_the_scatter_of_the_groups():
+    H, y, W, b = data()
+    report = nc.measure(H, y, W, b, intervals=0.95, memory_limit=2000)
+    assert "nc1" not in report.intervals
+    assert "cdnv" in report.intervals
+    assert any("scatter matrices of 20 groups" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("options", "message"), [({"intervals": 1.5}, "intervals must be"), ({"groups": 1}, "groups")])
+def test_bad_options_are_named(options, message):
+    H, y, _, _ = data()
+    with pytest.raises(ValueError, match=message):
+        nc.measure(H, y, **({"intervals": 0.9} | options))
+
+
+@pytest.mark.unchecked
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    """Truth of isotropic classes; NEURALCOLLAPSE_SLOW=1 takes 400 draws in place of 40."""
+    draws = 400 if os.environ.get("NEURALCOLLAPSE_SLOW") else 40
+    rng = np.random.default_rng(0)
+    classes, d, n, sigma = 5, 12, 40, 0.3
+    means = rng.normal(size=(classes, d)) / np.sqrt(d)
+    centred = means - means.mean(0)
+    between = centred.T @ centred / classes
+    truth = {
+        "nc1_quotient_debiased": sigma**2 * d / np.trace(between),
+        "nc1_debiased": sigma**2 * np.trace(np.linalg.pinv(between)) / classes,
+    }
+    y = np.repeat(np.arange(classes), n)
+    held = dict.fromkeys(truth, 0)
+    for _ in range(draws):
+        H = means[y] + sigma * rng.normal(size=(len(y), d))
+        report = nc.measure(H, y, metrics=list(truth), intervals=0.95)
+        for name, value in truth.items():
+            low, high = report.intervals[name]
+            held[name] += low <= value <= high
+    # Three standard errors of the share about .95, above and (for 400 draws, where it can be seen) below.
+    slack = 3 * np.sqrt(0.95 * 0.05 / draws)
+    for name, count in held.items():
+        assert count / draws >= 0.95 - slack, name
+        assert count / draws <= 0.95 + max(slack, 0.05), name
