@@ -48,7 +48,7 @@ class FeatureDecay(Study):
         "on-par-MNIST": "99.57 % on (W, H, b), 99.60 % on all parameters",
         "on-par-CIFAR10": "77.92 % on (W, H, b), 78.42 % on all parameters",
     }
-    costs = {"smoke": "2 s", "desk": "7 min of one core", "paper": "6 GPU days"}
+    costs = {"smoke": "2 s", "desk": "13 min of one core", "paper": "6 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
         "desk": "A 4 x 256 MLP with batch norm on 2,000 MNIST images of 14 x 14 and 2,000 CIFAR10 images of 16 x 16 "

@@ -35,7 +35,7 @@ class GeometricFixedETF(FixedHead):
         },
     }
     margins = False
-    costs = {"smoke": "3 s", "desk": "25 min of one core", "paper": "15 GPU days"}
+    costs = {"smoke": "3 s", "desk": "24 min of one core", "paper": "15 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
         "desk": "A 4 x 256 MLP with batch norm on 2,000 MNIST images of 14 x 14 and 2,000 CIFAR10 images of 16 x 16 "

@@ -53,7 +53,7 @@ class GeometricOptimizers(Optimizers):
         ),
     )
     paper_values = {"accuracies-differ": "SGD 99.60 % on MNIST, 78.42 % on CIFAR10"}
-    costs = {"smoke": "3 s", "desk": "25 min of one core", "paper": "6 GPU days"}
+    costs = {"smoke": "3 s", "desk": "27 min of one core", "paper": "6 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs (L-BFGS: 2).",
         "desk": "A 4 x 256 MLP with batch norm on 2,000 images of MNIST (14 x 14) and of CIFAR10 (16 x 16) instead of "

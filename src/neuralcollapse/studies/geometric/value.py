@@ -87,7 +87,7 @@ class RegularizedValue(Study):
             unit="NC1",
         ),
     )
-    costs = {"smoke": "3 s", "desk": "1 min of one core", "paper": "10 min of one core"}
+    costs = {"smoke": "3 s", "desk": "3 min of one core", "paper": "10 min of one core"}
     setting = {
         "smoke": "K = 3, n = 5, two pairs of decays, one start each.",
         "desk": "K = 3, 5 and 10, n = 5; d = K - 1, K and 2K (for the squared error also 1 and K/2); two pairs of "
@@ -159,7 +159,8 @@ class RegularizedValue(Study):
         axes[0, 0].plot(ends, ends, color="black", linewidth=0.8, zorder=0, label="equal")
         axes[0, 0].set_xlabel("global minimum, closed form")
         axes[0, 0].set_ylabel("value reached by descent")
-        axes[0, 1].axhline(LARGEST, color="#666666", linestyle=(0, (4, 2)), linewidth=1.0, label="limit")
+        axes[0, 1].axhline(LARGEST, color="#666666", linestyle=(0, (4, 2)), linewidth=1.0)
+        axes[0, 1].annotate("limit", (1, LARGEST), xycoords=("axes fraction", "data"), ha="right", va="bottom", size=7)
         axes[0, 1].set_xscale("log")
         ticks = sorted(set(results.labels("d")))
         axes[0, 1].set_xticks(ticks, [str(tick) for tick in ticks])

@@ -49,7 +49,7 @@ class Bias(Study):
         )
         for name, (loss, bias, frame) in CASES.items()
     )
-    costs = {"smoke": "3 s", "desk": "7 min of one core", "paper": "2 GPU days"}
+    costs = {"smoke": "3 s", "desk": "10 min of one core", "paper": "2 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
         "desk": "A 4 x 256 MLP with batch norm on 2,000 CIFAR10 images of 16 x 16, 200 epochs of cosine annealing (400 "

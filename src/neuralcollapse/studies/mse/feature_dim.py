@@ -90,7 +90,7 @@ class FeatureDim(Study):
             unit="points",
         ),
     )
-    costs = {"smoke": "5 s", "desk": "15 min of one core", "paper": "10 GPU days"}
+    costs = {"smoke": "5 s", "desk": "24 min of one core", "paper": "10 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs, d = 5, 8, 9 and 32.",
         "desk": "A 4 x 256 MLP with batch norm, its last layer of d = 5, 8, 9, 10 or 256 units, on 2,000 CIFAR10 "

@@ -209,7 +209,7 @@ class GradientField(Study):
                 arrows = axis.quiver(*place, inward, cmap="coolwarm", clim=(-1, 1))
                 if axis is axes[0, 0]:
                     picture.colorbar(arrows, ax=axes, aspect=40, pad=0.01, label=r"cosine with falling $\theta$")
-                text = rf"at $\pi/2$: {value['alignment_at_right_angle']:.2f}"
+                text = rf"cosine at $\pi/2$: {value['alignment_at_right_angle']:.2f}"
                 axis.set_title(f"{name}\n{text}" if count == counts[0] else text)
             row[0].set_ylabel(("many classes" if count is None else f"K = {count}") + "\n" + r"angle $\theta$")
         for axis in axes[-1]:

@@ -47,7 +47,7 @@ class ThreeDimensions(Study):
             unit="times the spread with the squared error",
         ),
     )
-    costs = {"smoke": "2 s", "desk": "4 min of one core", "paper": "2 GPU days"}
+    costs = {"smoke": "2 s", "desk": "5 min of one core", "paper": "2 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
         "desk": "The nets of mse/feature-dim with d = 3: a 4 x 256 MLP with batch norm on 2,000 CIFAR10 images of 16 "
