@@ -282,8 +282,8 @@ def test_desk_cells_are_shared_and_have_seeds_that_no_pilot_saw():
         name: {entry.cell.key for entry in get(name).planned("desk")}
         for name in ("geometric/optimizers", "geometric/feature-decay", "geometric/fixed-etf")
     }
-    assert len(keys["geometric/optimizers"] & keys["geometric/feature-decay"]) == 6
-    assert len(keys["geometric/optimizers"] & keys["geometric/fixed-etf"]) == 6
+    assert len(keys["geometric/optimizers"] & keys["geometric/feature-decay"]) == 3
+    assert len(keys["geometric/feature-decay"] & keys["geometric/fixed-etf"]) == 6
     for name in (*keys, "geometric/random-labels"):
         seeds = {entry.cell.plan.seed for entry in get(name).planned("desk")}
         assert len(seeds) >= 3
