@@ -41,7 +41,7 @@ class GeometricFixedETF(FixedHead):
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
         "desk": "A 4 x 256 MLP with batch norm on 10,000 MNIST images of 14 x 14 (80 epochs) and 2,000 CIFAR10 images "
         "of 16 x 16 (400 epochs) instead of ResNet18 on whole sets, 8,000 test images; cosine annealing, ten times the "
-        "paper's weight decay. The fixed ETF lies in random directions of wide features and, with d = K, in the coordinates.",
+        "paper's weight decay. The ETF lies in random directions of wide features; with d = K, in the coordinates.",
         "paper": "ResNet18 on MNIST (as 3 x 32 x 32) and CIFAR10 without augmentation (Figure 10: stem with stride and "
         "pooling), on CIFAR10 with it and on MNIST with the 3 x 3 stem (Figure 5), and ResNet50 (d = 2048 and 10) on "
         "CIFAR10 with augmentation, which the released figures have beside them.",
