@@ -137,16 +137,16 @@ def test_with_every_checkpoint_damaged_it_starts_again(tmp_path):
 def test_a_full_disk_stops_with_a_message_and_a_resumable_state(tmp_path, monkeypatch, nth):
     whole = train(PLAN, tmp_path / "whole")
     calls = 0
-    original = state_module.atomic_write
+    original = state_module.write_bytes
 
-    def full(path, write):
+    def full(path, content):
         nonlocal calls
         calls += 1
         if calls == nth:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        original(path, write)
+        original(path, content)
 
-    monkeypatch.setattr(state_module, "atomic_write", full)
+    monkeypatch.setattr(state_module, "write_bytes", full)
     with pytest.raises(TrainingStopped, match="No space left on device; the last checkpoint is whole: make room"):
         train(PLAN, tmp_path / "part", checkpoint_seconds=0.0)
     same(whole, train(PLAN, tmp_path / "part", resume=True))

@@ -9,11 +9,18 @@ from torch import Tensor
 __all__ = ["describe", "finite_tensor", "flag", "integer", "real"]
 
 
+LARGEST = 2**63 - 1
+"""The largest integer that arrays can hold."""
+
+
 def describe(value: object) -> str:
     """A value in few characters, for an error message."""
     if isinstance(value, Tensor):
         return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write integers of more than 4300 digits
+        return f"a {type(value).__name__} too long to show"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -23,9 +30,12 @@ def integer(name: str, value: object, minimum: int | None = None, maximum: int |
         raise TypeError(f"{name} must be an integer, got {describe(value)}")
     number = int(value)
     if minimum is not None and number < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {number}")
-    if maximum is not None and number > maximum:
-        raise ValueError(f"{name} must be at most {maximum}, got {number}")
+        raise ValueError(f"{name} must be at least {minimum}, got {describe(number)}")
+    largest = LARGEST if maximum is None else maximum
+    if number > largest:
+        raise ValueError(f"{name} must be at most {largest}, got {describe(number)}")
+    if number < -LARGEST:
+        raise ValueError(f"{name} must be at least {-LARGEST}, got {describe(number)}")
     return number
 
 
@@ -40,7 +50,10 @@ def real(
     """``value`` as a finite float within closed (minimum, maximum) or open (above, below) bounds."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {describe(value)}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be below 1.8e308 in size, got {describe(value)}") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, got {number}")
     if minimum is not None and number < minimum:

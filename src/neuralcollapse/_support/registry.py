@@ -7,6 +7,7 @@ registers its class with ``@registry.add("name")``. Adding an entry is adding a 
 import difflib
 import importlib
 import inspect
+import os
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -27,7 +28,14 @@ def unknown_name(kind: str, name: object, known: list[str]) -> ValueError:
 
 
 def load_entries(package: str, path: list[str]) -> None:
-    """Import every public module of ``package`` so that its entries register themselves."""
+    """Import every public module of ``package`` so that its entries register themselves.
+
+    Raises:
+        OSError: if the folder cannot be read (no file handles left), which would otherwise look like an empty one.
+
+    """
+    for folder in path:
+        os.listdir(folder)
     for module in sorted(pkgutil.iter_modules(path), key=lambda m: m.name):
         if not module.name.startswith("_"):
             importlib.import_module(f"{package}.{module.name}")

@@ -4,8 +4,9 @@ import time
 from types import TracebackType
 from typing import Any, TypeVar
 
-from rich.console import Console
 from rich.progress import Progress, ProgressColumn
+
+from ._terminal import terminal
 
 __all__ = ["Bar"]
 
@@ -16,7 +17,7 @@ class Bar:
     """A bar from 0 to 1 with fields of its own, started and stopped by ``with``."""
 
     def __init__(self, *columns: ProgressColumn, quiet: bool = False, **fields: Any):
-        self.console = Console(stderr=True, quiet=quiet)
+        self.console = terminal(stderr=True, quiet=quiet)
         self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
         self.task = self.bar.add_task("", total=1.0, **fields)
         self._began: tuple[float, float] | None = None

@@ -46,4 +46,4 @@ class Display(Bar):
             console.print(f"  [{MARKS[part.verdict]}]{part.verdict}[/]{ours}: {escape(part.says)} {escape(part.why)}")
         for name, error in outcome.failures.items():
             console.print(f"  failed: {escape(name)}: {escape(error)}")
-        console.print(f"  picture: {outcome.folder / 'figure.svg'}")
+        console.print(f"  picture: {outcome.folder / 'figure.svg'}", markup=False)

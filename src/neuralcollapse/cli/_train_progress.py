@@ -4,10 +4,11 @@ import os
 import time
 from typing import Any
 
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TimeElapsedColumn
 
 from ..training import Plan, Progress
 from ._progress import Bar
+from ._terminal import text_column
 
 __all__ = ["Display"]
 
@@ -18,8 +19,8 @@ class Display(Bar):
     """Epoch, loss, accuracy, nc1 and time left."""
 
     def __init__(self, plan: Plan):
-        text = TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}")
-        columns = (text, BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+        text = text_column("epoch {task.fields[epoch]}/{task.fields[epochs]}")
+        columns = (text, BarColumn(), text_column("{task.fields[state]}"), TimeElapsedColumn())
         quiet = os.environ.get("RANK", "0") != "0"
         super().__init__(*columns, quiet=quiet, epoch=0, epochs=plan.epochs, state="")
         self.shown = 0.0
@@ -49,4 +50,4 @@ class Display(Bar):
 
     def line(self, text: str) -> None:
         """One line."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, soft_wrap=True)

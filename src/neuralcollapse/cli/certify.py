@@ -35,11 +35,11 @@ def certify(
         A .safetensors file with float64 arrays W (K, d), H (N, d) with rows sorted by class, and b (K,) if any.
 
     """
-    from rich.console import Console
     from rich.table import Table
 
     from .._support.checks import real
     from ..ufm import Problem, load_point, save_point
+    from ._terminal import terminal
 
     place, metadata = load_point(point)
     options = problem or ProblemOptions()
@@ -57,9 +57,10 @@ def certify(
     if json:
         print_json(result.to_dict())
         return
-    Console().print(repr(model), highlight=False)
+    console = terminal()
+    console.print(repr(model))
     table = Table(show_header=False)
     for name, value in result.to_dict().items():
         if value is not None:
             table.add_row(name.replace("_", " "), f"{value:.12g}" if isinstance(value, float) else str(value))
-    Console().print(table)
+    console.print(table)

@@ -22,10 +22,11 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
         Print one JSON list instead of a table.
 
     """
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from ..data import root_folder, sources
+    from ._terminal import terminal
 
     folder = root_folder(root)
     rows = []
@@ -49,7 +50,7 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
     if json:
         print_json(rows)
         return
-    table = Table(title=f"data sets in {folder}" if folder else "data sets (no root folder is given)")
+    table = Table(title=Text(f"data sets in {folder}" if folder else "data sets (no root folder is given)"))
     for column in ("name", "images", "train", "test", "classes"):
         table.add_column(column, no_wrap=True)
     table.add_column("where", overflow="fold")
@@ -59,7 +60,7 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
             *(row["name"], shape, f"{row['train']:,}", f"{row['test']:,}"),
             *(str(row["classes"]), row["where"]),
         )
-    Console().print(table)
+    terminal().print(table)
 
 
 @data.command
@@ -76,21 +77,14 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
         Address of a folder that holds the same files.
 
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     from ..data import get as fetch_set
     from ..data import sources
+    from ._terminal import terminal, text_column
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    console = terminal(stderr=True)
+    columns = (text_column("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
         tasks = {}
 
@@ -98,7 +92,7 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
             if file not in tasks:
                 tasks[file] = bar.add_task(file, total=total)
                 if bar.disable:
-                    console.print(f"fetching {file} ({total:,} bytes)", highlight=False)
+                    console.print(f"fetching {file} ({total:,} bytes)")
             bar.update(tasks[file], completed=done)
 
         files = fetch_set(name, root, mirror, progress)

@@ -34,14 +34,13 @@ def demo(
     neuralcollapse demo --out /tmp/collapse
     ```
     """
-    from rich.console import Console
-
     from ..studies import run_studies
     from ..studies.demo import Demo
     from ..web.report import write_demo
     from ._study_progress import Display
+    from ._terminal import terminal
 
-    Console(stderr=True, highlight=False).print(
+    terminal(stderr=True).print(
         "Four nets on 1,500 digits and the four models that explain them; about two minutes on two cores."
         if profile == "desk"
         else "Four tiny nets and models, to see that it works."
@@ -50,7 +49,7 @@ def demo(
         (outcome,) = run_studies([Demo()], profile, out, workers=workers, resume=True, on_status=display.status)
     if outcome.failures:
         name, error = next(iter(outcome.failures.items()))
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"failed: {name}: {error}", markup=False)
+        terminal(stderr=True, soft_wrap=True).print(f"failed: {name}: {error}")
         return 1
     path = write_demo(out)
     _show(outcome, path)
@@ -60,18 +59,15 @@ def demo(
 def _show(outcome: "Outcome", path: Path) -> None:
     import json
 
-    from rich.console import Console
-    from rich.markup import escape
-
     from ._study_progress import MARKS
+    from ._terminal import styled, terminal
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal(soft_wrap=True)
     console.print(_table(json.loads((outcome.folder / "table.json").read_text(encoding="utf-8"))))
     for part in outcome.parts:
-        style = MARKS[part.verdict]
-        console.print(f"[{style}]{part.verdict}[/{style}]: {escape(part.says)} {escape(part.why)}")
+        console.print(styled((part.verdict, MARKS[part.verdict]), f": {part.says} {part.why}"))
     console.print()
-    console.print(f"[bold]report: {escape(str(path))}[/bold] ({size(path)}; open it in a browser)\n")
+    console.print(styled((f"report: {path}", "bold"), f" ({size(path)}; open it in a browser)\n"))
     console.print("next: neuralcollapse study list")
     console.print("      neuralcollapse train --data digits --loss focal:gamma=3 --out run")
     console.print("      neuralcollapse report run")

@@ -39,10 +39,10 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     from importlib import metadata
 
     import torch
-    from rich.console import Console
     from rich.table import Table
 
     from .. import __version__
+    from ._terminal import styled, terminal
 
     facts: dict[str, object] = {
         "neuralcollapse": __version__,
@@ -70,14 +70,15 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     for name, value in facts.items():
         table.add_row(name, str(value))
     for name, version in optional.items():
-        table.add_row(name, version or f"[dim]not installed ({OPTIONAL[name]})[/dim]")
-    table.add_row("NEURALCOLLAPSE_DATA", data or "[dim]not set: only the embedded data sets[/dim]")
-    console = Console()
+        table.add_row(name, version or styled((f"not installed ({OPTIONAL[name]})", "dim")))
+    table.add_row("NEURALCOLLAPSE_DATA", data or styled(("not set: only the embedded data sets", "dim")))
+    console = terminal()
     console.print(table)
     if problem is None:
-        console.print("[green]healthy[/green]: a small model was evaluated, certified and agrees with its closed form")
+        words = ": a small model was evaluated, certified and agrees with its closed form"
+        console.print(styled(("healthy", "green"), words))
         return 0
-    console.print(f"[red]unhealthy[/red]: {problem}")
+    console.print(styled(("unhealthy", "red"), f": {problem}"))
     return 1
 
 

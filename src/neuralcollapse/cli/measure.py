@@ -80,6 +80,7 @@ def measure(
 
     from .._support.checks import real
     from ..metrics import measure as measure_features
+    from ._terminal import terminal
 
     arrays = _arrays(files)
     options: dict[str, Any] = {
@@ -113,10 +114,10 @@ def measure(
     if json:
         print_json({"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict())
         return 0
-    console = Console()
+    console = terminal()
     for name, report in reports.items():
         if name:
-            console.print(f"[bold]{name}[/bold]")
+            console.print(name, style="bold")
         console.print(report)
     return 0
 

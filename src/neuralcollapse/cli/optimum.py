@@ -26,10 +26,10 @@ def optimum(
     neuralcollapse optimum --loss ls:alpha=0.1 --classes 10 --dim 32 --temperature 5 --json
     ```
     """
-    from rich.console import Console
     from rich.table import Table
 
     from ..ufm import save_point
+    from ._terminal import terminal
 
     model = (problem or ProblemOptions()).build()
     best = model.optimum()
@@ -38,11 +38,12 @@ def optimum(
     if json:
         print_json(best.to_dict())
         return
-    Console().print(repr(model), highlight=False)
+    console = terminal()
+    console.print(repr(model))
     table = Table(show_header=False)
     for name, value in best.to_dict().items():
         if value is not None and value != "":
             table.add_row(name.replace("_", " "), f"{value:.12g}" if isinstance(value, float) else str(value))
-    Console().print(table)
+    console.print(table)
     if out is not None:
-        Console().print(f"wrote {out}")
+        console.print(f"wrote {out}", soft_wrap=True)

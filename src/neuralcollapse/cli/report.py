@@ -29,14 +29,13 @@ def report(*folders: Path, out: Path = Path("report.html")) -> int:
         The file to write.
 
     """
-    from rich.console import Console
-
     from ..web.report import write
+    from ._terminal import terminal
 
     if not folders:
         raise ValueError("DIR is missing: name at least one folder of results")
     path = write(folders, out)
-    Console(highlight=False, soft_wrap=True).print(f"wrote {path} ({size(path)})", markup=False)
+    terminal(soft_wrap=True).print(f"wrote {path} ({size(path)})")
     return 0
 
 

@@ -43,10 +43,11 @@ def results(
         Print one JSON list of all rows.
 
     """
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from ..studies import query as ask
+    from ._terminal import terminal
 
     answer = ask(out, query)
     if export is not None:
@@ -58,10 +59,10 @@ def results(
     shown = [place for place in range(len(answer.columns)) if any(row[place] is not None for row in rows)]
     table = Table()
     for place in shown:
-        table.add_column(answer.columns[place], overflow="fold")
+        table.add_column(Text(answer.columns[place]), overflow="fold")
     for row in rows[:limit]:
         table.add_row(*(_text(row[place]) for place in shown))
-    console = Console()
+    console = terminal()
     console.print(table)
     if len(rows) > limit:
         console.print(f"{len(rows) - limit} more rows: --limit, --json or --export show them")

@@ -98,10 +98,9 @@ def _one(
     out: Path | None,
     as_json: bool,
 ) -> int:
-    from rich.console import Console
-
     from ..ufm import save_point
     from ..ufm import solve as solve_problem
+    from ._terminal import terminal
 
     # The bar shows value and gap, whatever else is recorded.
     record = tuple(dict.fromkeys(("value", "gap", *options["record"])))
@@ -118,12 +117,12 @@ def _one(
     if as_json:
         print_json({**trace.to_dict(), "final": trace.rows()[-1], "out": None if out is None else str(out)})
     else:
-        console = Console()
-        console.print(repr(model), highlight=False)
+        console = terminal()
+        console.print(repr(model))
         console.print(_facts(trace))
-        console.print(f"{trace.outcome}: {trace.message}", highlight=False)
+        console.print(f"{trace.outcome}: {trace.message}")
         if out is not None:
-            console.print(f"wrote {out}", highlight=False)
+            console.print(f"wrote {out}")
     return 0 if trace.converged else 1
 
 
@@ -138,10 +137,9 @@ def _many(
     workers: int | None,
     as_json: bool,
 ) -> int:
-    from rich.console import Console
-
     from .._support.files import write_json
     from ..ufm import solve_many
+    from ._terminal import terminal
 
     done = 0
     with _progress("trial", len(seeds)) as show:
@@ -161,6 +159,7 @@ def _many(
             out=out,
             resume=resume,
             on_trial=on_trial,
+            message=terminal(stderr=True, soft_wrap=True).print,
             **options,
         )
     keys = ("outcome", "converged", "regime", "value", "gradient_norm", "iterations")
@@ -180,12 +179,12 @@ def _many(
     if as_json:
         print_json({**summary, "out": None if out is None else str(out)})
     else:
-        console = Console()
-        console.print(repr(model), highlight=False)
+        console = terminal()
+        console.print(repr(model))
         console.print(_table(traces, seeds))
-        console.print(f"{summary['converged']} of {len(traces)} converged", highlight=False)
+        console.print(f"{summary['converged']} of {len(traces)} converged")
         if out is not None:
-            console.print(f"wrote {out}", highlight=False)
+            console.print(f"wrote {out}")
     return 0 if all(trace.converged for trace in traces) else 1
 
 
@@ -234,18 +233,19 @@ class _Show(Protocol):
 @contextmanager
 def _progress(unit: str, total: int) -> Iterator[_Show]:
     """A bar on a terminal, plain lines elsewhere; both on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    from ._terminal import terminal, text_column
+
+    console = terminal(stderr=True)
     if not console.is_terminal:
         yield _Lines(unit, total)
         return
     columns = (
-        TextColumn(unit),
+        text_column(unit),
         MofNCompleteColumn(),
         BarColumn(),
-        TextColumn("{task.description}"),
+        text_column("{task.description}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:

@@ -1,6 +1,5 @@
 """Where results lie: one folder a cell, found by its key, so that a cell is run once whoever asks for it."""
 
-import fcntl
 import json
 import os
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._support.files import write_json
+from .._support.locks import locked
 from ._cells import Cell
 
 __all__ = ["Store"]
@@ -56,14 +56,7 @@ class Store:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from running cells in the same folder; ValueError if one does already."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(
-                    f"{self.folder}: another run is writing here; wait for it or name another --out"
-                ) from None
+        with locked(self.folder):
             for left in self.folder.rglob(".*.tmp"):  # of a run that was killed while it wrote
                 left.unlink(missing_ok=True)
             yield

@@ -5,15 +5,21 @@ of one process with the whole batch.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.autograd.function import FunctionCtx
 
+from ._errors import TrainingStopped
+
 __all__ = ["Team", "gathered", "team", "with_synchronised_batch_norm"]
+
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,8 @@ class Team:
     def sum(self, tensor: Tensor) -> Tensor:
         """``tensor`` summed over the processes, in place."""
         if self.size > 1:
-            distributed.all_reduce(tensor)
+            with _together():
+                distributed.all_reduce(tensor)
         return tensor
 
     def share(self, positions: Tensor) -> Tensor:
@@ -41,7 +48,47 @@ class Team:
     def wait(self) -> None:
         """Wait for the others."""
         if self.size > 1:
-            distributed.barrier()
+            with _together():
+                distributed.barrier()
+
+    def first(self, do: Callable[[], Result]) -> Result:
+        """What ``do`` gives in the leading process, in every process; what is wrong there is wrong everywhere."""
+        if self.size == 1:
+            return do()
+        answer: list[Any] = [None, None]
+        if self.leads:
+            try:
+                answer[0] = do()
+            except (ValueError, OSError) as error:
+                answer[1] = str(error)
+        with _together():
+            distributed.broadcast_object_list(answer)
+        if answer[1] is not None:
+            raise ValueError(answer[1])
+        return answer[0]
+
+    def agree(self, name: str, value: str) -> None:
+        """ValueError in every process unless all have the same ``value``."""
+        if self.size == 1:
+            return
+        values: list[Any] = [None] * self.size
+        with _together():
+            distributed.all_gather_object(values, value)
+        others = [rank for rank, other in enumerate(values) if other != values[0]]
+        if others:
+            raise ValueError(f"{name} differs between processes: that of rank {others[0]} is not that of rank 0")
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """A process that ends takes the others' connections with it: they end with a line instead of the backend's."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise TrainingStopped(
+            "another process of this run has ended, so this one cannot go on; the last checkpoint is whole: start all "
+            "again with --resume"
+        ) from error
 
 
 @contextmanager
@@ -65,13 +112,15 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, tensor: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         total = tensor.clone()
-        distributed.all_reduce(total)
+        with _together():
+            distributed.all_reduce(total)
         return total
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         total = gradient.contiguous().clone()
-        distributed.all_reduce(total)
+        with _together():
+            distributed.all_reduce(total)
         return total
 
 

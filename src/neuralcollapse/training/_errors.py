@@ -15,12 +15,13 @@ class TrainingStopped(RuntimeError):  # noqa: N818 (it says what happened)
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turn a full disk into a message that says how to go on."""
+    """Turn a full disk, or a limit on files, into a message that says how to go on."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise TrainingStopped(
-            f"{folder}: {os.strerror(error.errno)}; the last checkpoint is whole: make room and resume the run"
+            f"{error.filename or folder}: {os.strerror(error.errno)}; the last checkpoint is whole: make room and "
+            "resume the run"
         ) from error

@@ -3,7 +3,6 @@
 The JSON file is written last: a checkpoint without it does not exist. A damaged one is skipped with a line about it.
 """
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from .._support.files import atomic_write, write_text
+from .._support.digests import digest
+from .._support.files import write_bytes, write_text
 
-__all__ = ["Checkpoint", "latest", "pack", "read_checkpoint", "unpack", "write_checkpoint", "write_tensors"]
+__all__ = [
+    "Checkpoint",
+    "latest",
+    "pack",
+    "read_checkpoint",
+    "tensors_bytes",
+    "unpack",
+    "write_checkpoint",
+    "write_tensors",
+]
 
 
 @dataclass(frozen=True)
@@ -61,13 +71,14 @@ def unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
     """Write a safetensors file, atomically, and return its digest."""
-    content = save(tensors)
+    content = tensors_bytes(tensors)
+    write_bytes(path, content)
+    return digest(content)
 
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(content)
 
-    atomic_write(path, write)
-    return _digest(content)
+def tensors_bytes(tensors: dict[str, Tensor]) -> bytes:
+    """The content of a safetensors file."""
+    return save(tensors)
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
@@ -75,9 +86,9 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     tensors: dict[str, Tensor] = {}
     state = pack(checkpoint.state, tensors)
     path = folder / f"{checkpoint.epoch:06d}-{checkpoint.step:08d}.safetensors"
-    digest = write_tensors(path, tensors)
-    body = json.dumps({"epoch": checkpoint.epoch, "step": checkpoint.step, "tensors": digest, "state": state})
-    text = json.dumps({"digest": _digest(body.encode()), "body": body})
+    checksum = write_tensors(path, tensors)
+    body = json.dumps({"epoch": checkpoint.epoch, "step": checkpoint.step, "tensors": checksum, "state": state})
+    text = json.dumps({"digest": digest(body.encode()), "body": body})
     write_text(path.with_suffix(".json"), text)
     for old in _all(folder)[keep:]:
         old.unlink(missing_ok=True)
@@ -87,23 +98,32 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
 def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint whose JSON file is ``path``; raises ValueError when either file is damaged."""
     outer = json.loads(path.read_text(encoding="utf-8"))
-    if outer["digest"] != _digest(outer["body"].encode()):
+    if not isinstance(outer, dict) or not isinstance(outer.get("body"), str):
+        raise ValueError("its state file is not one of a checkpoint")
+    if outer.get("digest") != digest(outer["body"].encode()):
         raise ValueError("its state file does not match its checksum")
     body = json.loads(outer["body"])
     content = path.with_suffix(".safetensors").read_bytes()
-    if body["tensors"] != _digest(content):
+    if body["tensors"] != digest(content):
         raise ValueError("its tensors do not match their checksum")
     return Checkpoint(body["epoch"], body["step"], unpack(body["state"], load(content)))
 
 
-def latest(folder: Path, message: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole; each newer one that is not gets a line."""
+def latest(
+    folder: Path, message: Callable[[str], None], usable: Callable[[Checkpoint], str | None] = lambda checkpoint: None
+) -> Checkpoint | None:
+    """The newest checkpoint that is whole and of which ``usable`` names no fault; each newer one gets a line."""
     for path in _all(folder):
         try:
-            return read_checkpoint(path)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            found = read_checkpoint(path)
+            fault = usable(found)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            message(f"checkpoint {path.stem} is damaged ({reason}): using the one before it")
+            fault = f"is damaged ({reason})"
+        else:
+            if fault is None:
+                return found
+        message(f"checkpoint {path.stem} {fault}: using the one before it")
     return None
 
 
@@ -116,7 +136,3 @@ def like(tensor: Tensor, model: Tensor) -> Tensor:
 
 def _all(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9]*-[0-9]*.json"), reverse=True)
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()

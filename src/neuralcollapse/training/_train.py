@@ -1,26 +1,26 @@
 """``train``: from a plan to a run directory, resumable at any moment."""
 
-import json
+import math
 import os
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from .._support.checks import flag, integer, real
-from .._support.files import write_json, write_text
+from .._support.locks import locked
 from ..data import DataSet, Split, load
 from ._distributed import Team, team, with_synchronised_batch_norm
 from ._engine import Engine, Progress
 from ._errors import writing
+from ._folder import RunFolder, finished
 from ._measure import features_of, measure_split
-from ._state import Checkpoint, latest, write_checkpoint, write_tensors
+from ._state import write_tensors
 from ._theory import compare_with_theory
 from .plan import Plan
-from .run import Run, describe_environment, net_of
+from .run import Run, net_of
 
 __all__ = ["measured_epochs", "train"]
 
@@ -57,9 +57,12 @@ def train(
     folder = Path(out) if out is not None else Path("runs") / plan.run_id
     say = message or (lambda line: None)
     device = _device(plan.device)
-    with team(device) as processes:
-        going_on = _open_folder(folder, plan, flag("resume", resume), processes)
-        if going_on and (folder / "done.json").is_file():
+    with team(device) as processes, ExitStack() as held:
+        processes.agree("the plan", plan.to_json())
+        flag("resume", resume)
+        processes.first(lambda: held.enter_context(locked(folder)))
+        going_on = processes.first(lambda: _open_folder(folder, plan, resume))
+        if going_on and processes.first(lambda: finished(folder, say)):
             say(f"{folder} is finished already")
             return Run(folder)
         data = load(
@@ -74,13 +77,15 @@ def train(
         )
         model = net_of(plan, data.image_shape, data.num_classes)
         if processes.size > 1:
+            _check_shares(plan, len(data.train), processes)
             with_synchronised_batch_norm(model)
         model.to(device)
         if plan.channels_last:
             model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         engine = Engine(plan, model, data, processes, device)
-        files = _Files(folder, engine, keep, checkpoint_seconds)
+        files = RunFolder(folder, engine, keep, checkpoint_seconds)
         if going_on:
+            processes.first(lambda: files.mend(data, say))
             files.restore(say)
         else:
             files.start(data)
@@ -107,15 +112,22 @@ def _device(name: str) -> torch.device:
             return torch.device("cpu")
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from None
+        device = None
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    here = "cpu" if count == 0 else f"cpu, cuda and cuda:0 to cuda:{count - 1}" if count > 1 else "cpu and cuda"
+    known = device is not None and (
+        (device.type == "cpu" and not device.index) or (device.type == "cuda" and (device.index or 0) < count)
+    )
+    if device is None or not known:
+        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}; this machine has {here}")
+    return device
 
 
-def _open_folder(folder: Path, plan: Plan, resume: bool, processes: Team) -> bool:
+def _open_folder(folder: Path, plan: Plan, resume: bool) -> bool:
     """Whether to go on with the run in ``folder``; an empty folder starts a new one."""
     started = (folder / "plan.json").is_file()
-    processes.wait()  # nobody writes before everybody has looked
     if started and Plan.from_file(folder / "plan.json") != plan:
         raise ValueError(f"{folder} holds a run of another plan: choose another folder")
     if started and not resume:
@@ -123,110 +135,19 @@ def _open_folder(folder: Path, plan: Plan, resume: bool, processes: Team) -> boo
     return started
 
 
-@dataclass
-class _Files:
-    """The run directory while the run goes on; only the leading process writes."""
-
-    folder: Path
-    engine: Engine
-    keep: int
-    every: float | int
-    best: dict[str, Any] = field(default_factory=dict)
-    written: int = 0
-    """Bytes of ``metrics.jsonl`` that belong to the state of the engine."""
-    last: float = field(default_factory=time.monotonic)
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        return self.folder / "metrics.jsonl"
-
-    def start(self, data: DataSet) -> None:
-        engine = self.engine
-        if not engine.team.leads:
-            return
-        with writing(self.folder):
-            environment = describe_environment(engine.device, engine.team.size, engine.plan.batch_size)
-            write_json(self.folder / "environment.json", environment)
-            sizes = {"train": data.train, "validation": data.validation, "test": data.test}
-            write_json(
-                self.folder / "data.json",
-                {
-                    "name": data.name,
-                    "image_shape": list(data.image_shape),
-                    "num_classes": data.num_classes,
-                    "classes": list(data.classes),
-                    "sizes": {name: len(split) for name, split in sizes.items() if split is not None},
-                    "mean": data.train.normalisation.mean.tolist(),
-                    "std": data.train.normalisation.std.tolist(),
-                },
-            )
-            write_text(self.metrics, "")
-            write_text(self.folder / "plan.json", engine.plan.to_json() + "\n")
-
-    def restore(self, say: Callable[[str], None]) -> None:
-        """Go back to the last whole checkpoint and forget what was written after it."""
-        found = latest(self.checkpoints, say if self.engine.team.leads else lambda line: None)
-        if found is not None:
-            self.engine.restore(found.state, found.epoch, found.step)
-            self.best = found.state["best"]
-            self.written = found.state["metrics_bytes"]
-        where = f"epoch {self.engine.epoch}, step {self.engine.step}" if found else "the start"
-        if self.engine.team.leads:
-            for leftover in self.checkpoints.glob(".*.tmp"):
-                leftover.unlink(missing_ok=True)
-            with writing(self.folder), self.metrics.open("ab") as file:
-                file.truncate(self.written)
-            say(f"going on from {where}")
-
-    def add(self, rows: list[dict[str, Any]]) -> None:
-        if not self.engine.team.leads:
-            return
-        content = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
-        with writing(self.folder), self.metrics.open("ab") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        self.written += len(content)
-
-    def keep_best(self, accuracy: float) -> None:
-        """Keep the model if it is the best on the validation set so far."""
-        if self.best and accuracy <= self.best["accuracy"]:
-            return
-        self.best = {"epoch": self.engine.epoch, "accuracy": accuracy}
-        self._write_model(self.checkpoints / "best.safetensors")
-
-    def checkpoint(self) -> None:
-        self.last = time.monotonic()
-        if not self.engine.team.leads:
-            return
-        state = {**self.engine.state(), "best": self.best, "metrics_bytes": self.written}
-        with writing(self.folder):
-            write_checkpoint(self.checkpoints, Checkpoint(self.engine.epoch, self.engine.step, state), self.keep)
-
-    def checkpoint_when_due(self) -> None:
-        if time.monotonic() - self.last >= self.every:
-            self.checkpoint()
-
-    def _write_model(self, path: Path) -> None:
-        if self.engine.team.leads:
-            state = self.engine.model.state_dict()
-            with writing(self.folder):
-                write_tensors(path, {name: tensor.cpu().contiguous() for name, tensor in state.items()})
-
-    def finish(self, summary: dict[str, Any]) -> None:
-        self._write_model(self.folder / "model.safetensors")
-        if self.engine.team.leads:
-            with writing(self.folder):
-                write_json(self.folder / "done.json", summary)
+def _check_shares(plan: Plan, size: int, processes: Team) -> None:
+    """Every process needs a sample of every batch, of which the smallest has size // steps."""
+    smallest = size // math.ceil(size / plan.batch_size)
+    if smallest < processes.size:
+        raise ValueError(
+            f"{processes.size} processes need batches of at least {processes.size} samples, but with batch_size "
+            f"{plan.batch_size} and {size} training samples the smallest has {smallest}"
+        )
 
 
 def _run(
     engine: Engine,
-    files: _Files,
+    files: RunFolder,
     on_step: Callable[[Progress], None] | None,
     on_measure: Callable[[dict[str, Any]], None] | None,
 ) -> None:
@@ -267,7 +188,7 @@ def _splits(data: DataSet) -> dict[str, Split]:
 
 
 @torch.no_grad()
-def _finish(engine: Engine, files: _Files, save_features: bool) -> None:
+def _finish(engine: Engine, files: RunFolder, save_features: bool) -> None:
     """Write the final model, the comparison with the theory and, on request, the features; then ``done.json``."""
     if not engine.team.leads:
         return

@@ -5,18 +5,22 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from .._support.digests import unsealed
+from ..data import DataSet
 from ..models import Classifier, create
 from .plan import Plan
 
-__all__ = ["Run", "describe_environment", "net_of"]
+__all__ = ["Run", "changed_environment", "describe_data", "describe_environment", "net_of"]
 
 
 def net_of(plan: Plan, image_shape: tuple[int, int, int], num_classes: int) -> Classifier:
@@ -55,13 +59,19 @@ class Run:
     def done(self) -> dict[str, Any] | None:
         """What a finished run says about itself; ``None`` while it is not finished."""
         path = self.folder / "done.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if not path.is_file():
+            return None
+        with _reading(path):
+            return unsealed(json.loads(path.read_text(encoding="utf-8")))
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """All lines of ``metrics.jsonl``."""
         path = self.folder / "metrics.jsonl"
-        return list(_lines(path)) if path.is_file() else []
+        if not path.is_file():
+            return []
+        with _reading(path):
+            return list(_lines(path))
 
     def curve(self, name: str, split: str = "train") -> tuple[list[int], list[float | None]]:
         """Epochs and values of one metric on one split."""
@@ -82,20 +92,63 @@ class Run:
         path = self.folder / ("model.safetensors" if which == "final" else "checkpoints/best.safetensors")
         if which not in ("final", "best") or not path.is_file():
             raise ValueError(f"{self.folder} has no {which!r} model")
-        facts = json.loads((self.folder / "data.json").read_text(encoding="utf-8"))
-        plan = self.plan
-        channels, height, width = facts["image_shape"]
-        model = net_of(plan, (channels, height, width), facts["num_classes"])
-        model.load_state_dict(load_file(path))
+        with _reading(self.folder / "data.json"):
+            facts = json.loads((self.folder / "data.json").read_text(encoding="utf-8"))
+            channels, height, width = facts["image_shape"]
+            model = net_of(self.plan, (channels, height, width), facts["num_classes"])
+        with _reading(path):
+            model.load_state_dict(load_file(path))
         return model.eval()
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """ValueError names the file that cannot be used."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RuntimeError, RecursionError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"{path}: cannot be used ({reason})") from error
+
+
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text(encoding="utf-8").splitlines():
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
         try:
-            yield json.loads(line)
+            row = json.loads(line)
         except ValueError:
-            return  # a killed writer's last line
+            if number == len(lines):
+                return  # a killed writer's last line
+            raise ValueError(f"line {number} is damaged") from None
+        if not isinstance(row, dict) or not {"epoch", "split"} <= set(row):
+            raise ValueError(f"line {number} is not a measurement")
+        yield row
+
+
+def describe_data(data: DataSet) -> dict[str, Any]:
+    """Shape, classes, sizes and normalisation of the data that a run sees."""
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
+    return {
+        "name": data.name,
+        "image_shape": list(data.image_shape),
+        "num_classes": data.num_classes,
+        "classes": list(data.classes),
+        "sizes": {name: len(split) for name, split in splits.items() if split is not None},
+        "mean": data.train.normalisation.mean.tolist(),
+        "std": data.train.normalisation.std.tolist(),
+    }
+
+
+def changed_environment(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What decides how numbers are rounded and is not as it was, in words; nothing when all is."""
+    words = [f"{before.get(name)} {name}" for name in ("threads", "processes") if before.get(name) != now[name]]
+    old, new = before.get("versions", {}), now["versions"]
+    words += [f"{name} {old.get(name)}" for name in ("torch", "neuralcollapse", "numpy") if old.get(name) != new[name]]
+    if before.get("device") != now["device"]:
+        words.append(f"device {before.get('device')}")
+    if before.get("platform") != now["platform"]:
+        words.append(f"platform {before.get('platform')}")
+    return ", ".join(words)
 
 
 def describe_environment(device: torch.device, team_size: int, batch_size: int) -> dict[str, Any]:

@@ -4,11 +4,14 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from ..._support.checks import describe, integer
-from ..._support.files import write_json
+from ..._support.files import json_text, write_json
+from ..._support.locks import locked
 from ..._support.processes import worker_pool
 from .._problem import Problem
 from ..point import Point
@@ -17,6 +20,9 @@ from ._solve import SolveOptions, resolve_method, solve
 from ._trace import Trace
 
 __all__ = ["solve_many", "trial_folder"]
+
+ATTEMPTS = 3
+"""Pools that are started before killed workers are taken for a rule."""
 
 
 def solve_many(
@@ -29,6 +35,7 @@ def solve_many(
     out: str | Path | None = None,
     resume: bool = False,
     on_trial: Callable[[Trace], None] | None = None,
+    message: Callable[[str], None] | None = None,
     **options: Any,
 ) -> list[Trace]:
     """One :func:`solve` a seed, in the order of ``seeds``, over ``workers`` processes of one thread (None:
@@ -36,7 +43,8 @@ def solve_many(
 
     The results do not depend on the number of workers. With ``out`` each trial is saved in a folder of its
     own as soon as it is done, and ``resume`` keeps the trials that are already there: an interrupted or
-    killed run goes on where it was. ``start`` and ``perturbation`` give perturbed starts, one a seed.
+    killed run goes on where it was; trials that are damaged are run again, and ``message`` is told. A worker that is
+    killed costs its trials a second try. ``start`` and ``perturbation`` give perturbed starts, one a seed.
     ``options`` are those of :func:`solve`; ``on_trial`` is called with each trace as it comes.
     """
     numbers = _checked_seeds(seeds)
@@ -47,16 +55,17 @@ def solve_many(
     count = min(len(numbers), integer("workers", workers, minimum=1) if workers is not None else os.cpu_count() or 1)
     folder = None if out is None else Path(out)
     done: dict[int, Trace] = {}
-    if folder is not None:
-        done = _prepare(folder, problem, way, numbers, options, resume)
-    for trace in done.values():
-        if on_trial is not None:
-            on_trial(trace)
-    jobs = [(problem.to_json(), way, seed, start, options, folder) for seed in numbers if seed not in done]
-    for seed, trace in _run(jobs, count):
-        done[seed] = trace
-        if on_trial is not None:
-            on_trial(trace)
+    with nullcontext() if folder is None else locked(folder):
+        if folder is not None:
+            done = _prepare(folder, problem, way, numbers, options, resume, message or (lambda line: None))
+        for trace in done.values():
+            if on_trial is not None:
+                on_trial(trace)
+        jobs = [(problem.to_json(), way, seed, start, options, folder) for seed in numbers if seed not in done]
+        for seed, trace in _run(jobs, count):
+            done[seed] = trace
+            if on_trial is not None:
+                on_trial(trace)
     return [done[seed] for seed in numbers]
 
 
@@ -80,6 +89,22 @@ def _run(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
     if workers <= 1 or len(jobs) <= 1:
         yield from map(_trial, jobs)
         return
+    left = {job[2]: job for job in jobs}
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            for seed, trace in _run_in_pool(list(left.values()), min(workers, len(left))):
+                del left[seed]
+                yield seed, trace
+            return
+        except BrokenProcessPool:
+            if attempt == ATTEMPTS:
+                raise ChildProcessError(
+                    f"workers were killed {ATTEMPTS} times, perhaps for want of memory: use fewer workers; "
+                    f"the trials of seeds {', '.join(map(str, sorted(left)))} are not done"
+                ) from None
+
+
+def _run_in_pool(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
     with worker_pool(workers) as pool:
         waiting = {pool.submit(_trial, job) for job in jobs}
         while waiting:
@@ -99,7 +124,13 @@ def _checked_seeds(seeds: Iterable[int]) -> list[int]:
 
 
 def _prepare(
-    folder: Path, problem: Problem, method: Method, seeds: list[int], options: dict[str, Any], resume: bool
+    folder: Path,
+    problem: Problem,
+    method: Method,
+    seeds: list[int],
+    options: dict[str, Any],
+    resume: bool,
+    message: Callable[[str], None],
 ) -> dict[int, Trace]:
     """The trials that ``folder`` holds already; ValueError where it holds those of another run."""
     plan = {
@@ -113,13 +144,22 @@ def _prepare(
             raise ValueError(f"{folder}: already holds trials; resume them, or name another folder")
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}: not readable ({error})") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}: not readable ({' '.join(str(error).split())})") from error
         if found != json.loads(json.dumps(plan)):
             raise ValueError(f"{folder}: holds trials of another problem, method or options (see plan.json)")
+        if path.read_bytes() != json_text(plan).encode():
+            write_json(path, plan)
     else:
         write_json(path, plan)
     for unfinished in folder.glob("trial-*/.*.tmp"):
         unfinished.unlink(missing_ok=True)
-    kept = [seed for seed in seeds if Trace.saved_in(trial_folder(folder, seed))]
-    return {seed: Trace.load(trial_folder(folder, seed)) for seed in kept}
+    kept: dict[int, Trace] = {}
+    for seed in seeds:
+        place = trial_folder(folder, seed)
+        if Trace.saved_in(place):
+            try:
+                kept[seed] = Trace.load(place)
+            except ValueError as error:
+                message(f"{error}: this trial is run again")
+    return kept

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ..._support.digests import damaged, digests, sealed, unsealed
 from ..._support.files import write_json, write_text
 from .._problem import Problem
 from ..point import Point, load_point, save_point
@@ -13,6 +14,8 @@ from ..point import Point, load_point, save_point
 __all__ = ["Trace"]
 
 FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
+CHECKED = ("point.safetensors", "history.jsonl")
+"""Those with a checksum: times differ whenever a solve is repeated, and ``trace.json`` must not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +58,15 @@ class Trace:
         ``folder``.
 
         Times have a file of their own: the others are the same, byte by byte, whenever the solve is repeated.
+        ``trace.json`` has checksums of them and of itself, so that a damaged trace is not taken for a whole one.
         """
         target = Path(folder)
         save_point(target / "point.safetensors", self.point, {"problem": self.problem.to_json()})
         rows = [{name: entry for name, entry in row.items() if name != "seconds"} for row in self.rows()]
         write_text(target / "history.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
         write_json(target / "seconds.json", {"total": self.seconds, "history": list(self.history["seconds"])})
-        write_json(target / "trace.json", {name: v for name, v in self.to_dict().items() if name != "seconds"})
+        facts = {name: value for name, value in self.to_dict().items() if name != "seconds"}
+        write_json(target / "trace.json", sealed({**facts, "files": digests(target, CHECKED)}))
 
     @staticmethod
     def saved_in(folder: str | Path) -> bool:
@@ -77,7 +82,9 @@ class Trace:
             raise ValueError(f"{source}: not a saved trace ({missing} is missing)")
         point, _ = load_point(source / "point.safetensors")
         try:
-            facts = json.loads((source / "trace.json").read_text(encoding="utf-8"))
+            facts = unsealed(json.loads((source / "trace.json").read_text(encoding="utf-8")))
+            if broken := damaged(source, facts.pop("files", {})):
+                raise ValueError(f"{broken} does not match its checksum")
             times = json.loads((source / "seconds.json").read_text(encoding="utf-8"))
             lines = (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
@@ -87,5 +94,6 @@ class Trace:
             for name in rows[0]:
                 history.setdefault(name, [row[name] for row in rows])
             return Trace(point=point, history=history, problem=problem, seconds=times["total"], **facts)
-        except (json.JSONDecodeError, KeyError, TypeError, IndexError) as error:
-            raise ValueError(f"{source}: not a saved trace ({error!r})") from error
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            reason = str(error) if isinstance(error, ValueError) else repr(error)
+            raise ValueError(f"{source}: not a saved trace ({' '.join(reason.split())})") from error

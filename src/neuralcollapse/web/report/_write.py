@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from ... import __version__
 from ..._support.files import write_text
+from ..._support.locks import locked
 from ._find import sections
 from ._numbers import duration
 from ._parts import Section
@@ -33,6 +34,11 @@ def write(folders: str | Path | Iterable[str | Path], out: str | Path = "report.
     target = Path(out)
     if target.is_dir():
         raise ValueError(f"{target}: is a folder; name a file such as {target / 'report.html'}")
+    with locked(target.parent, f".{target.name}.lock"):
+        return _write(given, target)
+
+
+def _write(given: Sequence[str | Path], target: Path) -> Path:
     found = sections(given)
     live = any(picture.charts for section in found for picture in section.pictures)
     text = render("report.html.jinja", live, title="Neural collapse: results", sections=found, counts=_counts(found))
