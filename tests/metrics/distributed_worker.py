@@ -78,13 +78,51 @@ def run(rank, world, folder):
     distributed.destroy_process_group()
 
 
+UNEVEN = {"one": (1, {}), "two": (2, {}), "few": (1, {"min_samples": 5})}
+
+
+def uneven_data():
+    """Classes of 3 to 80 samples in 20 dimensions."""
+    generator = torch.Generator().manual_seed(6)
+    y = torch.repeat_interleave(torch.arange(K), torch.tensor([80, 30, 25, 15, 10, 6, 3]))
+    y = y[torch.randperm(len(y), generator=generator)]
+    H = torch.randn(K, 20, generator=generator)[y] + 0.2 * torch.randn(len(y), 20, generator=generator) + 5
+    return H, y, torch.randn(K, 20, generator=generator), torch.randn(K, generator=generator)
+
+
+def run_uneven(rank, world, folder):
+    """The last rank has no data at all; class 6 is on rank 0 only."""
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    H, y, W, b = uneven_data()
+    owner = torch.arange(len(y)) % max(world - 1, 1)
+    owner[y == 6] = 0
+    mine = (owner == rank).nonzero().squeeze(1)
+    result = {}
+    for key, (passes, selection) in UNEVEN.items():
+        statistics = nc.ClassStatistics(K, 20, passes=passes)
+        if len(mine):
+            statistics.update(H[mine], y[mine])
+        statistics.all_reduce()
+        second = statistics.second_pass(W, b, metrics="all", **selection)
+        if len(mine):
+            second.update(H[mine], y[mine])
+        second.all_reduce()
+        report = second.report()
+        result[key] = report.to_dict()
+        if key == "one":
+            result |= {"margins": len(report.cosine_margins), "precision": str(statistics.precision)}
+    (folder / f"{rank}.json").write_text(json.dumps(result))
+    distributed.destroy_process_group()
+
+
 def main():
     torch.set_num_threads(1)
     context = multiprocessing.get_context("fork")
-    for world in map(int, sys.argv[2:]):
-        folder = Path(sys.argv[1]) / str(world)
+    for name in sys.argv[2:]:
+        folder = Path(sys.argv[1]) / name
         folder.mkdir()
-        ranks = [context.Process(target=run, args=(rank, world, folder)) for rank in range(world)]
+        world, work = int(name.removeprefix("uneven")), run_uneven if name.startswith("uneven") else run
+        ranks = [context.Process(target=work, args=(rank, world, folder)) for rank in range(world)]
         for process in ranks:
             process.start()
         for process in ranks:

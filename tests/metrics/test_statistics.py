@@ -285,3 +285,82 @@ def test_what_cannot_be_merged_is_refused():
 def test_bad_sizes(arguments, words):
     with pytest.raises((ValueError, TypeError), match=words):
         nc.ClassStatistics(*arguments)
+
+
+def test_files_of_the_first_format_are_still_read(tmp_path):
+    from safetensors.torch import save_file
+
+    H, y, W, b = data()
+    means = torch.stack([H[y == k].mean(0) for k in range(K)])
+    rest = H - means[y]
+    state = {
+        "counts": torch.bincount(y, minlength=K),
+        "mean": means - 1e-9,
+        "mean_tail": torch.full_like(means, 1e-9),
+        "squares": torch.stack([rest[y == k].square().sum() for k in range(K)]),
+        "scatter": rest.T @ rest,
+    }
+    path = tmp_path / "old.safetensors"
+    save_file(state, path, metadata={"format": "neuralcollapse.ClassStatistics/1", "passes": "1"})
+    read = nc.ClassStatistics.load(path)
+    assert_same(stream(H, y, 50).report(W, b), read.report(W, b), rel=1e-7)
+    read.update(H, y)
+    assert read.total == 2 * len(y)
+
+
+def test_a_second_pass_travels_without_the_class_means(tmp_path):
+    import pickle
+
+    generator = torch.Generator().manual_seed(0)
+    classes, dim = 300, 64
+    y = torch.arange(classes).repeat(4)
+    H = torch.randn(classes, dim, generator=generator)[y] + 0.1 * torch.randn(len(y), dim, generator=generator)
+    W = torch.randn(classes, dim, generator=generator)
+    statistics = nc.ClassStatistics(classes, dim, passes=2)
+    statistics.update(H, y)
+    expected = statistics.second_pass(W, metrics="core")
+    expected.update(H, y)
+    parts = []
+    for number, rows in enumerate(torch.arange(len(y)).split(500)):
+        part = pickle.loads(pickle.dumps(statistics.second_pass(W, metrics="core")))
+        part.update(H[rows], y[rows])
+        parcel = pickle.dumps(part)
+        assert len(parcel) < classes * dim * 8 / 4
+        parts.append(pickle.loads(parcel))
+        part.save(tmp_path / f"{number}.safetensors")
+    for found in (parts, [nc.metrics.SecondPass.load(tmp_path / f"{n}.safetensors") for n in range(len(parts))]):
+        with pytest.raises(ValueError, match="holds sums only"):
+            found[0].report()
+        first = found[0].merge(found[1])
+        whole = statistics.second_pass(W, metrics="core").merge(first).merge(found[2])
+        assert_same(expected.report(), whole.report(), rel=1e-12)
+    other = nc.ClassStatistics(classes, dim, passes=2)
+    other.update(H + 1, y)
+    with pytest.raises(ValueError, match="different class means"):
+        other.second_pass(W, metrics="core").merge(parts[0])
+    (tmp_path / "0.safetensors").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"0\.safetensors"):
+        nc.metrics.SecondPass.load(tmp_path / "0.safetensors")
+
+
+def test_decisions_on_a_stated_sample_of_rows():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(20).repeat_interleave(200)
+    H = torch.randn(20, 8, generator=generator)[y] + torch.randn(len(y), 8, generator=generator)
+    W = torch.randn(20, 8, generator=generator)
+    whole = nc.measure(H, y, W, metrics=["nc1", "nc4_mismatch", "cosine_margin"])
+    part = nc.measure(H, y, W, metrics=["nc1", "nc4_mismatch", "cosine_margin"], decision_rows=1000)
+    assert part.nc1 == whole.nc1
+    assert part.nc4_mismatch == pytest.approx(whole.nc4_mismatch, abs=0.05)
+    assert part.nc4_mismatch != whole.nc4_mismatch
+    note = next(note for note in part.notes if "were decided" in note)
+    assert abs(int(note.split()[0]) - 1000) < 20
+    assert part.cosine_margins.shape[0] == int(note.split()[0])
+    statistics = nc.ClassStatistics(20, 8)
+    statistics.update(H, y)
+    second = statistics.second_pass(W, decision_rows=1000)
+    for rows in torch.arange(len(y)).split(77):
+        second.update(H[rows], y[rows])
+    assert second.report().nc4_mismatch == part.nc4_mismatch
+    with pytest.raises(ValueError, match="decision_rows"):
+        nc.measure(H, y, W, decision_rows=0)

@@ -13,11 +13,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from .._support.threads import torch_threads
-from ._class_grams import rank_of_class
 from ._geometry import Geometry
 from ._inputs import Source, nonfinite_error
-from ._second_pass import SecondPass, plan_second_pass
-from ._statistics import ClassStatistics, chunk_rows
+from ._second_pass import SecondPass, Task
+from ._statistics import ClassStatistics
+from .accumulators.moments import chunk_rows
+from .accumulators.ranks import rank_of_class
 
 __all__ = ["class_means", "class_ranks", "look_again", "one_pass"]
 
@@ -32,7 +33,7 @@ def _share(tasks: int, work: Callable[[range], Result], state_bytes: int = 0) ->
     if state_bytes > LARGEST_SHARED_STATE:
         workers = 1
     # A caller's autocast would take the products in half precision.
-    with torch_threads(1), torch.autocast("cpu", enabled=False):
+    with torch_threads(1), torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
         if workers == 1:
             return [work(range(tasks))]
         with ThreadPoolExecutor(workers) as pool:
@@ -50,7 +51,7 @@ def one_pass(
     step = chunk_rows(source.dim) if passes == 2 else min(4096, max(1024, chunk_rows(source.dim)))
 
     def work(numbers: range) -> ClassStatistics:
-        statistics = ClassStatistics(num_classes, source.dim, passes=passes)
+        statistics = ClassStatistics(num_classes, source.dim, passes=passes, device=source.device)
         for number in numbers:
             start, stop = number * step, min((number + 1) * step, source.rows)
             statistics.add(source.slice(start, stop), labels[start:stop], precision)
@@ -72,7 +73,7 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, pre
     step = max(16, chunk_rows(source.dim))
 
     def work(numbers: range) -> Tensor:
-        sums = torch.zeros(num_classes, source.dim, dtype=torch.float64)
+        sums = torch.zeros(num_classes, source.dim, dtype=torch.float64, device=source.device)
         for number in numbers:
             start, stop = number * step, min((number + 1) * step, source.rows)
             sums.index_add_(0, labels[start:stop], source.slice(start, stop).to(torch.float64))
@@ -88,41 +89,43 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, pre
     return ClassStatistics.from_moments(counts, first, precision=precision)
 
 
-def look_again(source: Source, labels: Int[Tensor, " N"], geometry: Geometry, needs: frozenset[str]) -> SecondPass:
+def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondPass:
     """The second pass, in float32 for features that are no finer and of ordinary size, else in float64."""
+    geometry = task.geometry
     size = max(float(geometry.centred.abs().max()), float(geometry.global_mean.abs().max()))
     single = source.dtype != torch.float64 and float(geometry.centred.abs().max()) > 1e-10 and size < 1e10
+    # The d x d products pay from a thousand rows on; all else stays in the cache of one core.
+    step = 1024 if "scatter" in task.needs else chunk_rows(source.dim)
     for dtype in (torch.float32, torch.float64) if single else (torch.float64,):
-        plan = plan_second_pass(geometry, needs, dtype)
-        step = chunk_rows(source.dim)
-
-        def work(numbers: range, plan=plan, step=step) -> SecondPass:
-            state = SecondPass(plan)
-            for number in numbers:
-                start, stop = number * step, min((number + 1) * step, source.rows)
-                state.add(source.slice(start, stop), labels[start:stop])
-            return state
-
-        first, *others = _share(_chunks(source, step), work)
-        for other in others:
-            first.merge(other)
-        if first.finite():
-            return first
+        whole = SecondPass(task, dtype)
+        parts = _share(_chunks(source, step), lambda numbers, first=whole: _part(source, labels, step, numbers, first))
+        for part in parts:
+            whole.merge(part)
+        if whole.finite():
+            return whole
     raise nonfinite_error(source)
+
+
+def _part(source: Source, labels: Tensor, step: int, numbers: range, first: SecondPass) -> SecondPass:
+    state = first.sibling(source.device)
+    for number in numbers:
+        start, stop = number * step, min((number + 1) * step, source.rows)
+        state.add(source.slice(start, stop), labels[start:stop], start)
+    return state
 
 
 def class_ranks(source: Source, labels: Int[Tensor, " N"], geometry: Geometry) -> Tensor:
     """The numerical rank of every class, one class at a time; 0 for a class without samples."""
     order = torch.argsort(labels, stable=True)
     members = order.split(geometry.counts.tolist())
+    centre, means = geometry.global_mean.to(source.device), geometry.centred.to(source.device)
 
     def work(numbers: range) -> list[tuple[int, float]]:
         found = []
         for label in numbers:
             if members[label].shape[0]:
-                rows = source.take(members[label]).to(torch.float64) - geometry.global_mean
-                mean = geometry.centred[label]
-                found.append((label, rank_of_class(rows - mean, mean + geometry.global_mean)))
+                rows = source.take(members[label]).to(torch.float64) - centre
+                found.append((label, rank_of_class(rows - means[label], means[label] + centre)))
         return found
 
     ranks = torch.zeros(len(members), dtype=torch.float64)

@@ -53,6 +53,8 @@ class SampleResults:
 
     along: Float[Tensor, " r"] | None = None
     """For each direction v_i of the full spectrum, (1/N) sum over samples of (v_i'(h - m_y))^2."""
+    decided: Int[Tensor, " K"] | None = None
+    """Samples of each class that were decided: all, unless a number of them was asked for."""
     mismatches: int | None = None
     margins: Float[Tensor, " N"] | None = None
     at_global_mean: int = 0
@@ -62,6 +64,8 @@ class SampleResults:
     """Samples of each class that the classifier gets right."""
     nearest_right: Int[Tensor, " K"] | None = None
     """Samples of each class whose own class mean is the nearest."""
+    scatter: Float[Tensor, "d d"] | None = None
+    """(1/N) sum over samples of (h - m_y)(h - m_y)', where the first look did not keep it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +176,7 @@ class Geometry:
         result = replace(
             self,
             samples=samples,
+            scatter=self.scatter if samples.scatter is None else samples.scatter,
             class_variances=class_variances,
             out_of_distribution_mean=out_of_distribution_mean,
             missing=missing,
@@ -184,6 +189,16 @@ class Geometry:
         """The error for a part that is not there."""
         return NotApplicableError(self.missing.get(need, WHY[need]))
 
+    @cached_property
+    def has_means(self) -> bool:
+        """Whether the class means do not all coincide up to the rounding of float64."""
+        largest = float(self.centred.abs().max())
+        if largest == 0.0:
+            return False
+        size = max(largest, float(self.global_mean.abs().max()))
+        length = largest * float(torch.linalg.vector_norm(self.centred / largest))
+        return length > max(self.centred.shape) * torch.finfo(torch.float64).eps * size
+
     def require_means(self) -> Float[Tensor, "K d"]:
         """M, if every class has samples and the class means do not all coincide."""
         absent = (self.counts == 0).nonzero().squeeze(1).tolist()
@@ -192,10 +207,7 @@ class Geometry:
             raise NotApplicableError(
                 f"{which} no samples, of {self.num_classes} classes (present_only=True skips them)"
             )
-        largest = float(self.centred.abs().max())
-        size = max(largest, float(self.global_mean.abs().max()))
-        length = largest * float((self.centred / max(largest, 1e-300)).square().sum().sqrt())
-        if length <= max(self.centred.shape) * torch.finfo(torch.float64).eps * size:
+        if not self.has_means:
             raise NotApplicableError("all class means coincide")
         return self.centred
 
@@ -254,21 +266,23 @@ def geometry_of(
     """The geometry of statistics that hold samples, on the CPU."""
     if global_mean not in ("samples", "classes"):
         raise ValueError(f"global_mean must be 'samples' or 'classes', got {global_mean!r}")
-    state = {name: tensor.to("cpu") for name, tensor in statistics.state().items()}
-    counts = state["counts"]
+    counts = statistics.counts.to("cpu")
     if int(counts.sum()) == 0:
         raise ValueError("the statistics hold no samples")
     present = counts > 0
     share = counts.to(torch.float64) if global_mean == "samples" else present.to(torch.float64)
     share = share / share.sum()
     # Shift by one mean first: sums of differences keep the digits that sums of offsets lose.
-    origin = state["mean"][int(present.nonzero()[0])]
-    shifted = torch.where(present[:, None], (state["mean"] - origin) + state["mean_tail"], 0.0)
-    offset = share @ shifted
+    centre, rest = (word.to("cpu") for word in statistics.split_means())
+    origin = centre[int(present.nonzero()[0])].clone()
+    centre -= origin
+    centre += rest
+    offset = share @ centre.masked_fill_(~present[:, None], 0.0)
+    centre -= offset
     within = statistics.within_covariance
     return Geometry(
         counts,
-        torch.where(present[:, None], shifted - offset, 0.0),
+        centre.masked_fill_(~present[:, None], 0.0),
         origin + offset,
         statistics.class_variances.to("cpu"),
         None if within is None else within.to("cpu"),

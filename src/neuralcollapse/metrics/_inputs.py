@@ -44,22 +44,28 @@ class Source:
         self._index = index
         self.rows = values.shape[0] if index is None else index.shape[0]
         self.dim = values.shape[1]
+        self.device = torch.device("cpu")
         if isinstance(values, Tensor):
-            self.dtype = values.dtype
+            self.dtype, self.device = values.dtype, values.device
         else:
             self.dtype = torch.from_numpy(np.empty(0, dtype=values.dtype.newbyteorder("="))).dtype
 
+    @property
+    def keeps_float64(self) -> bool:
+        """Whether the device has float64, which sums are kept in."""
+        return self.device.type != "mps"
+
     def slice(self, start: int, stop: int) -> Float[Tensor, "rows d"]:
-        """Rows ``start`` to ``stop`` as a tensor on the CPU."""
+        """Rows ``start`` to ``stop`` as a tensor, where they are."""
         if self._index is not None:
             return self._pick(self._index[start:stop])
         part = self._values[start:stop]
         if isinstance(part, Tensor):
-            return part.to("cpu")
+            return part
         return torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))
 
     def take(self, index: Int[Tensor, " rows"]) -> Float[Tensor, "rows d"]:
-        """The rows with these numbers as a tensor on the CPU."""
+        """The rows with these numbers as a tensor, where they are."""
         return self._pick(index if self._index is None else self._index[index])
 
     def where(self, index: Int[Tensor, " rows"]) -> "Source":
@@ -68,8 +74,8 @@ class Source:
 
     def _pick(self, index: Tensor) -> Tensor:
         if isinstance(self._values, Tensor):
-            return self._values.index_select(0, index.to(self._values.device)).to("cpu")
-        part = self._values[index.numpy()]
+            return self._values.index_select(0, index.to(self._values.device))
+        part = self._values[index.cpu().numpy()]
         return torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))
 
 
@@ -107,8 +113,8 @@ def _describe_array(value: object) -> str:
     return describe(value)
 
 
-def as_labels(value: object, rows: int | None = None) -> Int[Tensor, " N"]:
-    """``value`` as int64 labels on the CPU: a one-dimensional integer tensor, array or sequence of ints."""
+def as_labels(value: object, rows: int | None = None, device: torch.device | str = "cpu") -> Int[Tensor, " N"]:
+    """``value`` as int64 labels on ``device``: a one-dimensional integer tensor, array or sequence of ints."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         value = np.asarray(value)
         if value.size == 0:
@@ -125,7 +131,7 @@ def as_labels(value: object, rows: int | None = None) -> Int[Tensor, " N"]:
         raise ValueError(f"labels must have shape (N,), got {describe(value)}")
     if rows is not None and value.shape[0] != rows:
         raise ValueError(f"labels must have one entry per row of features: {rows} rows, {value.shape[0]} labels")
-    return value.detach().to("cpu", torch.int64)
+    return value.detach().to(device, torch.int64)
 
 
 def check_labels(labels: Int[Tensor, " N"], num_classes: int, ignore_label: int | None) -> Int[Tensor, " kept"] | None:

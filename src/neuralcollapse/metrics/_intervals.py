@@ -26,6 +26,7 @@ from ._geometry import Geometry, SampleResults
 from ._inputs import IGNORED, Source, as_labels, as_source, check_labels
 from ._registry import METRICS, Metric
 from ._report import CollapseReport, build_report
+from ._second_pass import Task
 from ._selection import Selection
 from ._statistics import ClassStatistics
 
@@ -240,6 +241,7 @@ def with_intervals(
     grouped = GroupedStatistics(
         geometry.num_classes, source.dim, groups=groups, passes=1 if scatter else 2, ignore_label=None
     )
+    labels = labels.to("cpu")
     assigned = grouped.take(source, labels, geometry.precision)
     found = grouped.intervals(
         report.values,
@@ -256,8 +258,9 @@ def with_intervals(
         for need in METRICS[name].needs
     }
     if asked:
+        task = Task(geometry, (), frozenset(asked), geometry.num_classes)
         parts = [
-            look_again(source.where(rows), labels[rows], geometry, frozenset(asked)).results()
+            look_again(source.where(rows), labels[rows].to(source.device), task).results()
             for rows in ((assigned == group).nonzero().squeeze(1) for group in range(groups))
             if rows.shape[0]
         ]

@@ -1,13 +1,11 @@
 """``measure``: every metric of features in memory, or in a file that is larger than memory."""
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._support.checks import integer
-from ._class_grams import gram_bytes
 from ._engine import class_means, class_ranks, look_again, one_pass
 from ._geometry import SampleResults, geometry_of
 from ._inputs import (
@@ -22,11 +20,13 @@ from ._inputs import (
     select_rows,
 )
 from ._intervals import check_level, with_intervals
+from ._needs import needs_again, needs_of
 from ._precision import as_precision
 from ._registry import select
-from ._report import CollapseReport, evaluate
+from ._report import CollapseReport
+from ._second_pass import Task
 from ._selection import Selection
-from ._statistics import ClassStatistics
+from .accumulators.ranks import gram_bytes
 
 __all__ = ["MEMORY_LIMIT", "choose_passes", "mean_of", "measure"]
 
@@ -52,6 +52,7 @@ def measure(
     precision: torch.dtype | None = None,
     intervals: float | None = None,
     groups: int = 20,
+    decision_rows: Any = None,
 ) -> CollapseReport:
     """Measure neural collapse of ``features`` (N, d) with ``labels`` (N,), and of a classifier on them.
 
@@ -76,6 +77,8 @@ def measure(
         intervals: the level of confidence intervals, such as 0.95, for ``report.intervals``: the delete-a-group
             jackknife, which reads the features once more and keeps the d x d scatter of each group for nc1.
         groups: how many groups it takes.
+        decision_rows: about how many samples, spread evenly, are decided for ``nc4_mismatch`` and the cosine
+            margins, which cost the most with many classes; by default all.
 
     >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.2], [-1.0, 0.0], [-1.0, 0.2]])
     >>> report = measure(features, torch.tensor([0, 0, 1, 1]))
@@ -104,47 +107,47 @@ def measure(
         raise ValueError(f"weight must have {classes} rows, one per class, got {matrix.shape[0]}")
     source, targets = select_rows(source, targets, classes, ignore_label)
     chosen = select(metrics)
-    needs = frozenset(need for metric in chosen for need in metric.needs)
+    needs = needs_of(chosen)
+    targets = targets.to(source.device)
     other = None if out_of_distribution is None else mean_of(out_of_distribution, source.dim)
 
     double = source.dtype == torch.float64
     number, missing = choose_passes(passes, needs, classes, source.dim, limit, double)
-    if number == 1 or double:
-        statistics = one_pass(source, targets, classes, number, rounded)
-        needs -= {"within"}
+    if (number == 1 and double) or passes == 1:
+        statistics = one_pass(source, targets, classes, 1, rounded)
+    elif double:
+        statistics = one_pass(source, targets, classes, 2, rounded)
     else:
         statistics = class_means(source, targets, classes, rounded)
-    if number == 1:
-        needs -= {"projection", "scatter"}
+    exact = double or passes == 1
+    again = needs_again(needs, classifier=matrix is not None, scatter=statistics.passes == 1) - {"ranks"}
+    if not exact:
+        again |= needs & {"within", "projection", *({"scatter"} if number == 1 else ())}
     geometry = geometry_of(
         statistics, matrix, vector, SampleResults(), global_mean=global_mean, classes=numbers, notes=notes
     )
-    results = SampleResults()
-    wanted = needs & {"within", "projection", *({"decisions", "margins"} if matrix is not None else ())}
-    if wanted:
-        again = look_again(source, targets, geometry, wanted)
-        results = again.results()
-        if "within" in wanted:
-            statistics = ClassStatistics.from_moments(
-                statistics.counts, statistics.means, again.squares(), precision=rounded
-            )
+    del statistics, matrix, vector
+    rows = None if decision_rows is None else integer("decision_rows", decision_rows, minimum=1)
+    task = Task(geometry, tuple(metric.name for metric in chosen), again, classes, None, missing, rows)
+    second = look_again(source, targets, task)
+    ranks = None
     if "ranks" in needs:
         # One class at a time: its rows, their centred copy, and two matrices of the smaller side.
-        largest = torch.get_num_threads() * 3 * gram_bytes(statistics.counts.max()[None], source.dim)
-        if int(statistics.counts.max()) >= source.dim:
-            largest += torch.get_num_threads() * 16 * int(statistics.counts.max()) * source.dim
+        most = geometry.counts.max()
+        largest = torch.get_num_threads() * 3 * gram_bytes(most[None], source.dim)
+        if int(most) >= source.dim:
+            largest += torch.get_num_threads() * 16 * int(most) * source.dim
         if largest <= limit:
             ranks = class_ranks(source, targets, geometry)
-            results = replace(results, ranks=ranks)
         else:
             missing["ranks"] = (
                 f"the largest class needs {largest / 1e9:.2g} GB for its Gram matrix, more than "
                 f"memory_limit = {limit / 1e9:.2g} GB"
             )
-    geometry = geometry.with_samples(results, statistics.class_variances, other, missing)
-    report = evaluate(geometry, chosen)
+    report = second.report(missing=missing, ranks=ranks, out_of_distribution_mean=other)
     if intervals is None:
         return report
+    geometry = geometry.with_samples(SampleResults(), geometry.class_variances, other, missing)
     return with_intervals(report, source, targets, geometry, intervals, groups, limit, global_mean)
 
 
@@ -206,7 +209,7 @@ def mean_of(features: object, dim: int) -> Tensor:
     total = torch.zeros(dim, dtype=torch.float64)
     step = max(1, (1 << 20) // dim)
     for start in range(0, source.rows, step):
-        total += source.slice(start, min(start + step, source.rows)).sum(0, dtype=torch.float64)
+        total += source.slice(start, min(start + step, source.rows)).sum(0, dtype=torch.float64).to("cpu")
     if not bool(torch.isfinite(total).all()):
         raise ValueError(str(nonfinite_error(source)).replace("features", "out_of_distribution", 1))
     return total / source.rows

@@ -101,7 +101,7 @@ def per_class_of(geometry: Geometry, names: Sequence[str], variances: bool) -> P
         apart = torch.cdist(centred, centred, compute_mode="donot_use_mm_for_euclid_dist")
         distances, nearest = apart.fill_diagonal_(torch.inf).min(1)
     right, near = geometry.samples.right, geometry.samples.nearest_right
-    safe = counts.clamp(min=1)
+    safe = (counts if geometry.samples.decided is None else geometry.samples.decided).clamp(min=1)
     return PerClass(
         tuple(names),
         counts.clone(),

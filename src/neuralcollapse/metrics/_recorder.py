@@ -9,6 +9,7 @@ from torch import Tensor
 from .._support.checks import integer
 from ._inputs import as_labels, as_source, check_labels
 from ._measure import choose_passes, measure
+from ._needs import needs_again, needs_of
 from ._precision import as_precision, digits_of
 from ._registry import select
 from ._report import CollapseReport, build_report
@@ -89,7 +90,7 @@ class Recorder:
         settings, dim = self._settings, self._features[0].shape[1]
         if self._classes is None:
             raise ValueError("num_classes must be given for features beyond memory_limit without a classifier")
-        needs = frozenset(need for metric in select(settings.metrics) for need in metric.needs)
+        needs = needs_of(select(settings.metrics))
         # One pass wherever its matrix fits: running the model again costs more than the larger products.
         wanted = needs | {"scatter"} if "projection" in needs else needs
         number, self._missing = choose_passes(settings.passes, wanted, self._classes, dim, settings.memory_limit, True)
@@ -104,14 +105,13 @@ class Recorder:
         """Whether a second run over the data is needed for the chosen metrics."""
         if self._statistics is None or self._statistics.total == 0:
             return False
-        needs = frozenset(need for metric in select(self._settings.metrics) for need in metric.needs)
-        again = needs & {"ranks"}
-        if self._weight is not None:
-            again |= needs & {"decisions", "margins"}
         kept = self._settings.selection.kept(self._statistics.counts)
         whole = kept is None or int(self._statistics.counts[kept].sum()) == self._statistics.total
-        if self._statistics.passes == 2 or not whole:
-            again |= needs & {"projection"}
+        again = needs_again(
+            needs_of(select(self._settings.metrics)),
+            classifier=self._weight is not None,
+            scatter=self._statistics.passes == 1 and whole,
+        )
         if not again:
             return False
         self._second = self._statistics.second_pass(

@@ -247,8 +247,9 @@ def evaluate(
         curve = geometry.samples.margins.to(torch.float64).sort().values
         quantiles = {f"{level:g}": _quantile(curve, level) for level in QUANTILES}
     samples = geometry.samples
-    right = None if samples.right is None else int(samples.right.sum()) / geometry.total
-    nearest = None if samples.nearest_right is None else int(samples.nearest_right.sum()) / geometry.total
+    decided = geometry.total if samples.decided is None else max(int(samples.decided.sum()), 1)
+    right = None if samples.right is None else int(samples.right.sum()) / decided
+    nearest = None if samples.nearest_right is None else int(samples.nearest_right.sum()) / decided
     variances = any({"within", "scatter"} & metric.needs for metric in chosen)
     rows = per_class_of(geometry, _names(geometry, class_names), variances)
     return CollapseReport(
@@ -284,6 +285,12 @@ def _notes(geometry: Geometry, names: set[str], rank: int | None) -> list[str]:
         notes.append(f"{single} of {geometry.num_classes} classes have a single sample, hence no variance")
     if geometry.samples.at_global_mean:
         notes.append(f"{geometry.samples.at_global_mean} samples at the global mean are left out of the cosine margins")
+    decided = geometry.total if geometry.samples.decided is None else int(geometry.samples.decided.sum())
+    if decided < geometry.total:
+        notes.append(
+            f"{decided} of {geometry.total} samples, spread evenly, were decided: nc4_mismatch and "
+            "the cosine margins are theirs"
+        )
     possible = min(geometry.num_classes - 1, geometry.dim)
     if rank is not None and 0 < rank < possible:
         notes.append(

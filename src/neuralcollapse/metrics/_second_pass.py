@@ -1,13 +1,8 @@
-"""The second look at the samples, once the class means are known.
-
-Each chunk is centred by its own class means first and multiplied afterwards: D = h - m_y has the size of the
-spread, so the products keep the digits that products of the features themselves lose near collapse. One
-product with the span of the means gives nc1 and the nearest class mean; one with the classifier gives its
-decisions and the cosine margins.
-"""
+"""The second look at the samples as a stream: sums that can be merged, reduced, saved, and end in a report."""
 
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,317 +11,342 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._support.checks import describe, integer
-from ._class_grams import ClassGrams, gram_bytes
+from .._support.files import atomic_write
 from ._geometry import Geometry, SampleResults, geometry_of
 from ._inputs import all_finite, as_classifier, as_labels, as_source, check_labels, nonfinite_error
+from ._needs import needs_again, needs_of
 from ._registry import select
 from ._report import CollapseReport, evaluate, select_classes
 from ._selection import Selection
-from ._statistics import ClassStatistics, chunk_rows
+from ._statistics import ClassStatistics
+from .accumulators import Chunk, Decisions, Look, Margins, Projection, Ranks, Scatter, Spread
+from .accumulators.moments import chunk_rows
+from .accumulators.ranks import gram_bytes
 
-__all__ = ["SecondPass", "SecondPassPlan", "plan_second_pass", "second_pass"]
+__all__ = ["SecondPass", "Task", "second_pass"]
+
+FORMAT = "neuralcollapse.SecondPass/1"
+GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True, eq=False)
-class SecondPassPlan:
-    """Constants of a second pass in its working precision; a part is ``None`` when nothing asked for it."""
+class Task:
+    """What a second look is for: the geometry of the first, and the metrics that wait for it."""
 
-    dtype: torch.dtype
-    centre: Float[Tensor, "K d"]
-    rounding: Float[Tensor, "K d"]
-    """Exact class means minus ``centre``, in float64: corrects the sums of squares about ``centre``."""
-    within: bool
-    spans: Float[Tensor, "d r"] | None
-    """Directions v_i of the full spectrum over its largest singular value."""
-    scale: float
-    """That singular value."""
-    span_rounding: Float[Tensor, "K r"] | None
-    coordinates: Float[Tensor, "K r"] | None
-    """Of the class means minus the global mean, in those directions."""
-    nearest: Float[Tensor, "r K"] | None
-    """From coordinates to products with the centred class means."""
-    half_squares: Float[Tensor, " K"] | None
-    rows: Float[Tensor, "d K"] | None
-    """Unit rows of the centred classifier."""
-    row_norms: Float[Tensor, " K"] | None
-    logit_offsets: Float[Tensor, " K"] | None
-    """Logits of the global mean, up to a number that is common to all classes."""
-    to_global: Float[Tensor, "K d"] | None
-    """``centre`` minus the global mean."""
-    margins: bool
-    negligible: float
+    geometry: Geometry
+    metrics: tuple[str, ...]
+    needs: frozenset[str]
+    num_classes: int
+    """Of all classes, measured or not: what labels may be."""
+    ignore_label: int | None = None
+    missing: dict[str, str] = field(default_factory=dict)
+    decision_rows: int | None = None
+    """How many samples are decided; ``None`` for all."""
 
+    @cached_property
+    def numbers(self) -> Int[Tensor, " K"] | None:
+        """For each label, the number of its class among those that are measured, or -1; ``None`` for all."""
+        if self.geometry.classes is None:
+            return None
+        numbers = torch.full((self.num_classes,), -1)
+        numbers[self.geometry.classes] = torch.arange(self.geometry.num_classes)
+        return numbers
 
-def plan_second_pass(geometry: Geometry, needs: frozenset[str], dtype: torch.dtype) -> SecondPassPlan:
-    """What to multiply by, for the needs of the metrics; nothing where a class has no samples."""
-    means = geometry.centred + geometry.global_mean
-    centre = means.to(dtype)
-    # The centred means carry more digits than their sum with the global mean.
-    rounding = geometry.centred - (centre.to(torch.float64) - geometry.global_mean)
-    shifted = geometry.centred - rounding
-    spans = span_rounding = coordinates = nearest = half_squares = None
-    rows = norms = logit_offsets = to_global = None
-    complete = bool((geometry.counts > 0).all()) and geometry.full_spectrum.values.shape[0] > 0
-    scale = float(geometry.full_spectrum.values[0]) if complete else 1.0
-    decisions = complete and geometry.weight is not None and "decisions" in needs
-    margins = complete and geometry.weight is not None and "margins" in needs
-    if complete and ("projection" in needs or decisions):
-        spectrum = geometry.full_spectrum
-        exact = spectrum.directions / scale
-        spans = exact.to(dtype)
-        span_rounding = (rounding @ exact).square()
-        if decisions:
-            coordinates = (shifted @ exact).to(dtype)
-            products = geometry.centred @ spectrum.directions
-            nearest = (scale * products.T).to(dtype)
-            half_squares = (geometry.centred.square().sum(1) / 2).to(dtype)
-    if geometry.weight is not None and (decisions or margins):
-        classifier = geometry.weight - geometry.weight.mean(0)
-        lengths = classifier.square().sum(1).sqrt()
-        unit = classifier / lengths.clamp(min=torch.finfo(torch.float64).tiny)[:, None]
-        rows, norms, to_global = unit.T.to(dtype), lengths.to(dtype), shifted.to(dtype)
-        if decisions:
-            logits = classifier @ geometry.global_mean
-            logit_offsets = (logits if geometry.bias is None else logits + geometry.bias).to(dtype)
-    size = float(geometry.centred.square().sum(1).max().sqrt())
-    return SecondPassPlan(
-        dtype,
-        centre.contiguous(),
-        rounding,
-        "within" in needs,
-        None if spans is None else spans.contiguous(),
-        scale,
-        span_rounding,
-        coordinates,
-        nearest,
-        half_squares,
-        None if rows is None else rows.contiguous(),
-        norms,
-        logit_offsets,
-        to_global,
-        margins,
-        4 * torch.finfo(dtype).eps * size,
-    )
+    @cached_property
+    def fingerprint(self) -> Float[Tensor, " 6"]:
+        """Numbers that tell one set of class means from another."""
+        geometry = self.geometry
+        classes = torch.arange(geometry.num_classes, dtype=torch.float64)
+        columns = torch.arange(geometry.dim, dtype=torch.float64)
+        sizes = geometry.counts.to(torch.float64)
+        found = [sizes.sum(), sizes @ torch.cos(1 + classes)]
+        for speed in (0.7, 1.3):
+            found.append((torch.cos(speed * classes) @ geometry.centred) @ torch.cos(columns + speed))
+        found += [geometry.global_mean @ torch.cos(columns), torch.linalg.vector_norm(geometry.centred)]
+        return torch.stack(found)
 
 
 class SecondPass:
-    """Sums over a second stream of the samples; made by :meth:`ClassStatistics.second_pass`."""
+    """Sums over a second stream of the samples; made by :meth:`ClassStatistics.second_pass`.
 
-    def __init__(self, plan: SecondPassPlan, grams: ClassGrams | None = None):
-        self._plan = plan
-        self._grams = grams
-        classes = plan.centre.shape[0]
-        self._seen = torch.zeros(classes, dtype=torch.int64)
-        self._squares = torch.zeros(classes, dtype=torch.float64)
-        width = 0 if plan.spans is None else plan.spans.shape[1]
-        self._projected = torch.zeros(width, dtype=torch.float64)
-        self._mismatches = 0
-        self._right = torch.zeros(2, classes, dtype=torch.int64)
-        self._margins: list[Tensor] = []
-        self._at_global_mean = 0
-        self._owner: _Owner | None = None
-        self._reduced = False
+    A pass that has seen samples is small when pickled or saved: it takes its sums along and leaves the class means
+    behind. What comes back is merged into a pass that was made from the statistics.
+    """
+
+    def __init__(self, task: Task, dtype: torch.dtype = torch.float64, look: Look | None = None):
+        self._task: Task | None = task
+        self._dtype = dtype
+        self._fingerprint = task.fingerprint
+        self._parts: list[dict[str, Tensor]] = []
+        self._row = 0
+        self._sums: dict[str, Any] = {}
+        self._look = look
+        if look is not None:
+            self._sums = _accumulators(task, look)
+
+    def sibling(self, device: torch.device) -> "SecondPass":
+        """An empty pass of the same kind, that shares the constants."""
+        look = self._ready(device)
+        return SecondPass(self._attached(), self._dtype, look)
+
+    def _attached(self) -> Task:
+        if self._task is None:
+            raise ValueError(
+                "this second pass came from a file or another process and holds sums only: merge it into "
+                "statistics.second_pass(...)"
+            )
+        return self._task
+
+    def _ready(self, device: torch.device) -> Look:
+        """The constants of the look and the sums, made where the first features are."""
+        if self._look is None:
+            task = self._attached()
+            self._look = Look(task.geometry, task.needs, self._dtype, device)
+            self._sums = _accumulators(task, self._look)
+        return self._look
+
+    # filling ------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def update(self, features: Any, labels: Any) -> None:
         """Add a batch of the same samples as in the first pass, in any order and split."""
+        task = self._attached()
         source = as_source("features", features)
-        classes, dim = self._plan.centre.shape
-        if source.dim != dim:
-            raise ValueError(f"features must have {dim} columns, got {source.dim}")
-        targets = as_labels(labels, source.rows)
-        owner = self._owner
-        kept = check_labels(targets, owner.num_classes if owner else classes, owner.ignore_label if owner else None)
+        if source.dim != task.geometry.dim:
+            raise ValueError(f"features must have {task.geometry.dim} columns, got {source.dim}")
+        device = source.device if source.keeps_float64 else torch.device("cpu")
+        device = device if self._look is None else self._look.centre.device
+        targets = as_labels(labels, source.rows, source.device)
+        kept = check_labels(targets, task.num_classes, task.ignore_label)
         if kept is not None:
             source, targets = source.where(kept), targets[kept]
-        if owner is not None and owner.numbers is not None:
-            targets = owner.numbers[targets]
+        if task.numbers is not None:
+            targets = task.numbers.to(targets.device)[targets]
             kept = (targets >= 0).nonzero().squeeze(1)
             source, targets = source.where(kept), targets[kept]
-        step = chunk_rows(dim)
+        self._ready(device)
+        step = chunk_rows(source.dim)
         for start in range(0, source.rows, step):
             stop = min(start + step, source.rows)
             part = source.slice(start, stop)
             if not all_finite(part):
                 raise nonfinite_error(source)
-            self.add(part, targets[start:stop])
+            self.add(part.to(device), targets[start:stop].to(device))
 
-    def add(self, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> None:
-        """Add a chunk of finite rows with valid labels."""
-        plan = self._plan
-        difference = plan.centre.index_select(0, labels)
-        torch.sub(features.to(plan.dtype), difference, out=difference)
-        self._seen += torch.bincount(labels, minlength=self._seen.shape[0])
-        if self._grams is not None:
-            self._grams.add(difference, labels)
-        if plan.within:
-            norms = torch.linalg.vector_norm(difference, dim=1).to(torch.float64)
-            self._squares.index_add_(0, labels, norms.square_())
-        projections = None if plan.spans is None else difference @ plan.spans
-        if projections is not None:
-            self._projected += projections.square().sum(0, dtype=torch.float64)
-        if plan.to_global is not None:
-            difference += plan.to_global[labels]
-            self._add_decisions(difference, labels, projections)
+    def add(self, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"], row: int | None = None) -> None:
+        """Add a chunk of finite rows with valid labels, where the sums are; ``row`` is the number of its first."""
+        self._row = self._row if row is None else row
+        look = self._ready(features.device)
+        chunk = Chunk(look, features, labels)
+        for name in ("spread", "projection", "ranks"):
+            if name in self._sums:
+                self._sums[name].add(chunk)
+        if "scatter" in self._sums:
+            self._sums["scatter"].add(chunk.difference)
+        if "decisions" in self._sums or "margins" in self._sums:
+            few = self._sampled(chunk, features, labels)
+            for name in ("decisions", "margins"):
+                if name in self._sums and few is not None:
+                    self._sums[name].add(few)
+        self._row += labels.shape[0]
 
-    def _add_decisions(
-        self,
-        centred: Float[Tensor, "n d"],
-        labels: Int[Tensor, " n"],
-        projections: Float[Tensor, "n r"] | None,
-    ) -> None:
-        """Decisions and margins of samples minus the global mean."""
-        plan = self._plan
-        assert plan.rows is not None
-        assert plan.row_norms is not None
-        products = centred @ plan.rows
-        if plan.logit_offsets is not None:
-            assert projections is not None
-            assert plan.coordinates is not None
-            assert plan.nearest is not None
-            assert plan.half_squares is not None
-            decided = torch.addcmul(plan.logit_offsets, products, plan.row_norms).argmax(1)
-            projections += plan.coordinates[labels]
-            closest = torch.addmm(plan.half_squares, projections, plan.nearest, beta=-1).argmax(1)
-            self._mismatches += int((decided != closest).sum())
-            for hits, decisions in zip(self._right, (decided, closest), strict=True):
-                hits += torch.bincount(labels[decisions == labels], minlength=hits.shape[0])
-        if plan.margins:
-            own = products.gather(1, labels[:, None]).squeeze(1)
-            products.scatter_(1, labels[:, None], -torch.inf)
-            lengths = torch.linalg.vector_norm(centred, dim=1)
-            usable = lengths > plan.negligible
-            margins = (own - products.amax(1)) / lengths
-            if not bool(usable.all()):
-                self._at_global_mean += int((~usable).sum())
-                margins = margins[usable]
-            self._margins.append(margins)
+    def _sampled(self, chunk: Chunk, features: Tensor, labels: Tensor) -> Chunk | None:
+        """The samples to decide, spread evenly over the stream whatever its order."""
+        task = self._attached()
+        if task.decision_rows is None or task.decision_rows >= task.geometry.total:
+            return chunk
+        rows = torch.arange(self._row, self._row + labels.shape[0], dtype=torch.float64) * GOLDEN
+        kept = ((rows - rows.floor()) < task.decision_rows / task.geometry.total).nonzero().squeeze(1).to(labels.device)
+        if not kept.shape[0]:
+            return None
+        look = self._ready(features.device)
+        return Chunk(look, features.index_select(0, kept), labels.index_select(0, kept))
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Any) -> "SecondPass":
         """Add what another second pass over other samples, from the same statistics, has seen."""
         if not isinstance(other, SecondPass):
             raise TypeError(f"other must be a SecondPass, got {describe(other)}")
         if other is self:
             raise ValueError("a second pass cannot be merged into itself: every sample would count twice")
-        mine, theirs = self._plan, other._plan
-        if mine is not theirs and not (
-            mine.dtype == theirs.dtype
-            and mine.centre.shape == theirs.centre.shape
-            and torch.allclose(mine.centre, theirs.centre, rtol=1e-12, atol=0)
-        ):
+        if not torch.allclose(self._fingerprint, other._fingerprint, rtol=1e-8, atol=1e-8 * float(_size(self))):
             raise ValueError("second passes that start from different class means cannot be merged")
-        self._seen += other._seen
-        self._squares += other._squares
-        self._projected += other._projected
-        self._mismatches += other._mismatches
-        self._right += other._right
-        self._margins += other._margins
-        self._at_global_mean += other._at_global_mean
-        if self._grams is not None and other._grams is not None:
-            self._grams.merge(other._grams)
+        if self._task is None:
+            self._parts += other._all_parts()
+            return self
+        if other._look is not None:
+            self._take_in(other)
+        for part in other._parts:
+            sibling = self.sibling(torch.device("cpu"))
+            sibling._set_part(part)
+            self._take_in(sibling)
+        return self
 
-    def all_reduce(self, group: object = None) -> None:
+    def _take_in(self, other: "SecondPass") -> None:
+        assert other._look is not None
+        self._ready(other._look.centre.device)
+        for name, sums in self._sums.items():
+            if name not in other._sums:
+                raise ValueError("second passes that collect different things cannot be merged")
+            sums.merge(other._sums[name])
+        self._row += other._row
+
+    def all_reduce(self, group: Any = None) -> None:
         """Merge over all ranks of torch.distributed; all must have started from the same statistics.
 
-        The sums take one reduction; the margins (one number a sample) are gathered for their sorted curve.
-        The numerical rank needs whole classes in one place and is not reduced: the report says so.
+        Sums are reduced, the margins (one number a sample) are gathered for their sorted curve, and the classes
+        are brought together in turn for their numerical ranks.
         """
-        from torch import distributed
+        look = self._ready(torch.device("cpu"))
+        for name, sums in self._sums.items():
+            if name != "ranks":
+                sums.all_reduce(group)
+        if "ranks" in self._sums:
+            self._sums["ranks"].all_reduce(look, self._sums["spread"].seen, group)
 
-        numbers = torch.tensor([self._mismatches, self._at_global_mean], dtype=torch.float64)
-        hits = self._right.to(torch.float64).flatten()
-        parts = [numbers, self._projected, self._squares, self._seen.to(torch.float64), hits]
-        packed = torch.cat(parts)
-        distributed.all_reduce(packed, group=group)  # pyright: ignore[reportArgumentType]
-        numbers, self._projected, self._squares, seen, hits = packed.split([len(part) for part in parts])
-        self._right = hits.round().to(torch.int64).view(2, -1)
-        self._mismatches, self._at_global_mean = (int(number) for number in numbers)
-        self._seen = seen.round().to(torch.int64)
-        if self._plan.margins:
-            mine = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=self._plan.dtype)
-            world = distributed.get_world_size(group)  # pyright: ignore[reportArgumentType]
-            everyones: list[Tensor | None] = [None] * world
-            distributed.all_gather_object(everyones, mine, group=group)  # pyright: ignore[reportArgumentType]
-            self._margins = [part for part in everyones if part is not None]
-        self._grams = None
-        self._reduced = True
+    # results ------------------------------------------------------------------------------------------------
 
-    def squares(self) -> Float[Tensor, " K"]:
-        """Sums of squared distances to the class means, corrected for the rounding of the centre."""
-        correction = self._seen * self._plan.rounding.square().sum(1)
-        return (self._squares - correction).clamp(min=0)
+    @property
+    def seen(self) -> Int[Tensor, " K"]:
+        """Samples seen of each class that is measured."""
+        if self._task is None:
+            return torch.stack([part["spread.seen"] for part in self._parts]).sum(0)
+        self._ready(torch.device("cpu"))
+        return self._sums["spread"].seen.to("cpu")
+
+    def class_squares(self) -> Float[Tensor, " K"]:
+        """Sums of squared distances to the class means, from this look or from the first."""
+        geometry = self._attached().geometry
+        if "within" in self._attached().needs:
+            return self._sums["spread"].result(self._ready(torch.device("cpu"))).to("cpu")
+        return geometry.class_variances * geometry.counts
 
     def results(self) -> SampleResults:
         """What was asked for, from the sums."""
-        plan, total = self._plan, int(self._seen.sum())
-        along = None
-        if plan.span_rounding is not None:
-            correction = self._seen.to(torch.float64) @ plan.span_rounding
-            along = (self._projected - correction).clamp(min=0) / max(total, 1) * plan.scale**2
-        margins = None
-        if plan.margins:
-            margins = torch.cat(self._margins) if self._margins else torch.zeros(0, dtype=plan.dtype)
-        ranks = None if self._grams is None else self._grams.ranks(plan.centre.to(torch.float64), plan.rounding)
-        mismatches = self._mismatches if plan.logit_offsets is not None else None
-        right, nearest_right = (None, None) if mismatches is None else self._right.clone()
-        return SampleResults(along, mismatches, margins, self._at_global_mean, ranks, right, nearest_right)
+        look, sums = self._ready(torch.device("cpu")), self._sums
+        seen, total = self._sums["spread"].seen, max(int(self._sums["spread"].seen.sum()), 1)
+        spread = float(self.class_squares().sum())
+        found: dict[str, Any] = {}
+        if "projection" in sums:
+            along = sums["projection"].result(look, seen, spread)
+            found["along"] = None if along is None else along.to("cpu")
+        if "decisions" in sums:
+            decided, mismatches, right, nearest_right = sums["decisions"].result()
+            found |= {"decided": decided, "mismatches": int(mismatches.sum())}
+            found |= {"right": right, "nearest_right": nearest_right}
+        if "margins" in sums:
+            found["margins"], found["at_global_mean"] = sums["margins"].result()
+        if "ranks" in sums:
+            found["ranks"] = sums["ranks"].result(look, seen)
+        if "scatter" in sums:
+            found["scatter"] = look.exact_scatter(sums["scatter"].result(), seen, spread).to("cpu") / total
+        return SampleResults(**found)
 
     def finite(self) -> bool:
         """Whether no sum overflowed the working precision."""
-        sums = [float(self._projected.sum()), float(self._squares.sum())]
-        return all(math.isfinite(value) for value in sums) and all(bool(m.isfinite().all()) for m in self._margins)
+        sums = [value for name in ("spread", "projection", "scatter") if name in self._sums
+                for value in self._sums[name].state().values()]  # fmt: skip
+        margins = "margins" not in self._sums or self._sums["margins"].finite()
+        return margins and all(bool(torch.isfinite(value).all()) for value in sums)
 
-    def report(self, *, missing: dict[str, str] | None = None) -> CollapseReport:
+    def report(
+        self,
+        *,
+        missing: dict[str, str] | None = None,
+        ranks: Float[Tensor, " K"] | None = None,
+        out_of_distribution_mean: Float[Tensor, " d"] | None = None,
+    ) -> CollapseReport:
         """All measures; the second pass must have seen exactly the samples of the first.
 
-        ``missing`` adds reasons for parts that the first pass left out.
+        ``missing`` adds reasons for parts that the first pass left out; ``ranks`` and ``out_of_distribution_mean``
+        are what was measured elsewhere.
         """
-        owner = self._owner
-        assert owner is not None
-        if not torch.equal(self._seen, owner.statistics.counts.to("cpu")):
+        task = self._attached()
+        geometry, seen = task.geometry, self.seen
+        if not torch.equal(seen, geometry.counts):
             raise ValueError(
-                f"the second pass saw {int(self._seen.sum())} samples and the first "
-                f"{owner.statistics.total}, or other labels: both must stream the same samples"
+                f"the second pass saw {int(seen.sum())} samples and the first {geometry.total}, or other labels: "
+                "both must stream the same samples"
             )
-        missing = owner.missing | (missing or {})
-        if self._reduced:
-            missing["ranks"] = "the numerical rank is not reduced over processes: it needs whole classes in one place"
-        geometry = geometry_of(
-            owner.statistics,
-            owner.weight,
-            owner.bias,
-            self.results(),
-            global_mean=owner.global_mean,
-            missing=missing,
-            classes=owner.classes,
-            notes=owner.notes,
-        )
-        return evaluate(geometry, select(owner.metrics))
+        results = self.results()
+        results = results if ranks is None else replace(results, ranks=ranks)
+        variances = self.class_squares() / geometry.counts.clamp(min=1)
+        geometry = geometry.with_samples(results, variances, out_of_distribution_mean, task.missing | (missing or {}))
+        return evaluate(geometry, select(task.metrics))
+
+    # elsewhere ----------------------------------------------------------------------------------------------
+
+    def _all_parts(self) -> list[dict[str, Tensor]]:
+        """The sums as named tensors."""
+        if self._look is None:
+            return list(self._parts)
+        named = {f"{name}.{key}": value for name, sums in self._sums.items() for key, value in sums.state().items()}
+        return [*self._parts, {key: value.to("cpu") for key, value in named.items()}]
+
+    def _set_part(self, part: dict[str, Tensor]) -> None:
+        for name, sums in self._sums.items():
+            state = {key.removeprefix(f"{name}."): value for key, value in part.items() if key.startswith(f"{name}.")}
+            if not state:
+                raise ValueError("second passes that collect different things cannot be merged")
+            sums.set_state(state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__ | {"_look": None, "_sums": {}}
+        if self._parts or (self._look is not None and int(self.seen.sum())):
+            # The class means stay where they are; the sums go.
+            state |= {"_task": None, "_parts": self._all_parts()}
+        return state
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the sums to a safetensors file, atomically: not the class means."""
+        from safetensors.torch import save_file
+
+        parts = self._all_parts()
+        tensors = {f"{n}/{key}": value.contiguous() for n, part in enumerate(parts) for key, value in part.items()}
+        tensors["fingerprint"] = self._fingerprint
+        metadata = {"format": FORMAT, "parts": str(len(parts))}
+        atomic_write(path, lambda temporary: save_file(tensors, temporary, metadata=metadata))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "SecondPass":
+        """Read sums written by :meth:`save`, to be merged into a pass made from the same statistics."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(os.fspath(path), framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise ValueError(f"{os.fspath(path)} is not a readable safetensors file: {error}") from error
+        if metadata.get("format") != FORMAT or "fingerprint" not in tensors:
+            raise ValueError(f"{os.fspath(path)} does not hold a second pass (expected format {FORMAT!r})")
+        result = cls.__new__(cls)
+        result._task, result._look, result._sums, result._row = None, None, {}, 0
+        result._dtype, result._fingerprint = torch.float64, tensors.pop("fingerprint")
+        result._parts = [
+            {key.partition("/")[2]: value for key, value in tensors.items() if key.startswith(f"{number}/")}
+            for number in range(int(metadata.get("parts", "0")))
+        ]
+        return result
 
 
-@dataclass(frozen=True, eq=False)
-class _Owner:
-    """What a second pass needs to end in a report: the classes that are measured, and how."""
+def _size(second: SecondPass) -> float:
+    return float(second._fingerprint[2:].abs().max())
 
-    statistics: ClassStatistics
-    weight: Tensor | None
-    bias: Tensor | None
-    metrics: object
-    global_mean: Any
-    missing: dict[str, str]
-    num_classes: int
-    ignore_label: int | None
-    classes: Tensor | None
-    notes: tuple[str, ...]
 
-    @cached_property
-    def numbers(self) -> Tensor | None:
-        """For each label, the number of its class among those that are measured, or -1; ``None`` for all."""
-        if self.classes is None:
-            return None
-        numbers = torch.full((self.num_classes,), -1)
-        numbers[self.classes] = torch.arange(self.classes.shape[0])
-        return numbers
+def _accumulators(task: Task, look: Look) -> dict[str, Any]:
+    """Empty sums for the needs of the metrics."""
+    sums: dict[str, Any] = {"spread": Spread(look, "within" in task.needs)}
+    if "projection" in task.needs:
+        sums["projection"] = Projection(look)
+    if look.decides:
+        sums["decisions"] = Decisions(look)
+    if look.has_margins:
+        sums["margins"] = Margins(look)
+    if "ranks" in task.needs:
+        sums["ranks"] = Ranks(task.geometry.counts, task.geometry.dim)
+    if "scatter" in task.needs:
+        sums["scatter"] = Scatter(task.geometry.dim, look.centre.device)
+    return sums
 
 
 def second_pass(
@@ -338,37 +358,31 @@ def second_pass(
     global_mean: Any,
     memory_limit: Any,
     selection: Selection,
+    decision_rows: Any = None,
 ) -> SecondPass:
     """See :meth:`ClassStatistics.second_pass`."""
     integer("memory_limit", memory_limit, minimum=0)
+    rows = None if decision_rows is None else integer("decision_rows", decision_rows, minimum=1)
     matrix, vector = as_classifier(weight, bias, statistics.num_classes, statistics.dim)
     chosen = select(metrics)
     part = select_classes(statistics, matrix, vector, selection)
-    needs = frozenset(need for metric in chosen for need in metric.needs) - {"within"}
-    if part.statistics.passes == 1:
-        needs -= {"projection"}
-    geometry = geometry_of(part.statistics, part.weight, part.bias, SampleResults(), global_mean=global_mean)
-    grams, missing = None, dict(part.missing)
+    needs = needs_again(needs_of(chosen), classifier=matrix is not None, scatter=part.statistics.passes == 1)
+    geometry = geometry_of(
+        part.statistics,
+        part.weight,
+        part.bias,
+        SampleResults(),
+        global_mean=global_mean,
+        classes=part.classes,
+        notes=part.notes,
+    )
+    missing, names = dict(part.missing), tuple(metric.name for metric in chosen)
     if "ranks" in needs:
         bytes_needed = gram_bytes(geometry.counts, statistics.dim)
-        if bytes_needed <= memory_limit:
-            grams = ClassGrams(geometry.counts, statistics.dim)
-        else:
+        if bytes_needed > memory_limit:
+            needs -= {"ranks"}
             missing["ranks"] = (
                 f"the class Gram matrices need {bytes_needed / 1e9:.2g} GB, more than memory_limit = "
                 f"{memory_limit / 1e9:.2g} GB"
             )
-    result = SecondPass(plan_second_pass(geometry, needs, torch.float64), grams)
-    result._owner = _Owner(
-        part.statistics,
-        part.weight,
-        part.bias,
-        metrics,
-        global_mean,
-        missing,
-        statistics.num_classes,
-        statistics.ignore_label,
-        part.classes,
-        part.notes,
-    )
-    return result
+    return SecondPass(Task(geometry, names, needs, statistics.num_classes, statistics.ignore_label, missing, rows))

@@ -8,6 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from ._inputs import IGNORED, as_classifier
+from ._needs import needs_of
 from ._plots import plot_history
 from ._registry import METRICS, select
 from ._report import CollapseReport
@@ -50,11 +51,12 @@ class NeuralCollapse(Metric):
         self.global_mean = global_mean
         self.selection = Selection(present_only, min_samples)
         self.metrics = tuple(metric.name for metric in select(metrics))
-        needs = {need for name in self.metrics for need in METRICS[name].needs}
+        needs = needs_of(METRICS[name] for name in self.metrics)
         self.passes = 1 if needs & {"projection", "scatter"} else 2
         self._weight: Tensor | None = None
         self._bias: Tensor | None = None
         empty = ClassStatistics(num_classes, dim, passes=self.passes, ignore_label=ignore_label)
+        self._names = tuple(empty.state())
         for name, tensor in empty.state().items():
             self.add_state(PREFIX + name, tensor, dist_reduce_fx=None)
 
@@ -98,22 +100,18 @@ class NeuralCollapse(Metric):
 
     def statistics(self) -> ClassStatistics:
         """The statistics behind the state, as an object of their own."""
-        device = self._counts_device()
         result = ClassStatistics(
-            self.num_classes, self.dim, passes=self.passes, ignore_label=self.ignore_label, device=device
+            self.num_classes, self.dim, passes=self.passes, ignore_label=self.ignore_label, device=self._counts_device()
         )
-        result.set_state({name: getattr(self, PREFIX + name) for name in result.state()})
+        result.set_state(self._state())
         return result
+
+    def _state(self) -> dict[str, Tensor]:
+        return {name: getattr(self, PREFIX + name) for name in self._names}
 
     def _view(self) -> ClassStatistics:
         """Statistics that work on the state itself, without a copy."""
-        view = ClassStatistics(
-            self.num_classes, self.dim, passes=2, ignore_label=self.ignore_label, device=self._counts_device()
-        )
-        view.passes = self.passes
-        for name in ("counts", "mean", "mean_tail", "squares", "digits", *(("scatter",) if self.passes == 1 else ())):
-            setattr(view, f"_{name}", getattr(self, PREFIX + name))
-        return view
+        return ClassStatistics.on_state(self._state(), self.ignore_label)
 
     def _report(self) -> CollapseReport:
         return self._view().report(

@@ -31,10 +31,10 @@ def nc1(geometry: Geometry) -> float:
     """
     geometry.require_spread()
     spectrum = geometry.require_spectrum()
-    if geometry.scatter is not None:
-        scaled = spectrum.directions / spectrum.values
-        return float(((geometry.scatter @ scaled) * scaled).sum().clamp(min=0))
     along = geometry.samples.along
-    if along is None:
+    if along is not None:
+        return float((along[: geometry.rank] / spectrum.values.square()).sum())
+    if geometry.scatter is None:
         raise geometry.lacking("projection")
-    return float((along[: geometry.rank] / spectrum.values.square()).sum())
+    scaled = spectrum.directions / spectrum.values
+    return float(((geometry.scatter @ scaled) * scaled).sum().clamp(min=0))

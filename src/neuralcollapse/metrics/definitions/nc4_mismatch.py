@@ -15,9 +15,9 @@ from .._registry import define
     random_value=lambda num_classes, per_class, dim: 1 - 1 / num_classes,
 )
 def nc4_mismatch(geometry: Geometry) -> float:
-    """Counts over all samples, right or wrong."""
+    """Counts over all samples that were decided, right or wrong."""
     geometry.require_weight()
     geometry.require_means()
-    if geometry.samples.mismatches is None:
+    if geometry.samples.mismatches is None or geometry.samples.decided is None:
         raise geometry.lacking("decisions")
-    return geometry.samples.mismatches / geometry.total
+    return geometry.samples.mismatches / max(int(geometry.samples.decided.sum()), 1)

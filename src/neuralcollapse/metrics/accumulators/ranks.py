@@ -1,0 +1,179 @@
+"""Numerical ranks of classes from Gram matrices of the smaller side.
+
+The features X (n, d) of a class are split as X = 1 m' + C with m their mean. The Gram matrix of the smaller
+side is then S + u u' with S of the size of the spread and one rank-one term of the size of the mean: kept
+apart, the small singular values keep their digits at deep collapse, where the Gram matrix of X itself would
+only hold rounding errors.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .look import Chunk, Look
+from .processes import gather_rows, rank_of, sum_over, world_of
+from .scatter import add_gram, symmetric
+
+__all__ = ["Ranks", "gram_bytes", "rank_of_class"]
+
+
+def gram_bytes(counts: Int[Tensor, " K"], dim: int) -> int:
+    """Bytes that :class:`Ranks` holds for classes of these sizes: 8 d min(n_k, d) each."""
+    return int(8 * dim * counts.clamp(max=dim).sum())
+
+
+def rank_of_class(centred: Float[Tensor, "n d"], mean: Float[Tensor, " d"]) -> float:
+    """|X|_*^2 / |X|_F^2 of X = 1 mean' + centred (both float64); 0 if X is zero.
+
+    Cost: n d min(n, d) / 2 multiplications and an eigenvalue problem of size min(n, d).
+    """
+    count, dim = centred.shape
+    if count >= dim:
+        rest = centred.mean(0)
+        centred, mean = centred - rest, mean + rest
+        scatter = torch.zeros(dim, dim, dtype=torch.float64)
+        add_gram(scatter, centred)
+        return _rank_of_split_gram(symmetric(scatter), count**0.5 * mean)
+    length = mean.square().sum().sqrt()
+    along = centred @ (mean / length) if float(length) > 0 else torch.zeros(count, dtype=torch.float64)
+    # Rows become columns of the transpose: its Gram matrix is the n x n one.
+    across = torch.zeros(count, count, dtype=torch.float64)
+    add_gram(across, centred.T)
+    return _rank_of_split_gram(symmetric(across) - torch.outer(along, along), length + along)
+
+
+def _rank_of_split_gram(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"]) -> float:
+    """(sum of square roots of eigenvalues)^2 / (sum of eigenvalues) of small + vector vector'."""
+    energy, spread = float(vector.square().sum()), float(small.diagonal().sum())
+    total = energy + spread
+    if total <= 0.0:
+        return 0.0
+    if vector.shape[0] == 1:
+        return 1.0
+    if spread > 1e-6 * energy:
+        values = torch.linalg.eigvalsh(small + torch.outer(vector, vector)).clamp(min=0)
+        return float(values.sqrt().sum() ** 2 / values.sum())
+    # Reflect the vector on the first axis; eliminating that axis leaves the small eigenvalues, with an error
+    # of the square of spread / energy, and the large one is the rest of the trace.
+    axis = vector / energy**0.5
+    axis[0] += 1.0 if float(axis[0]) >= 0 else -1.0
+    axis /= axis.square().sum().sqrt()
+    product = small @ axis
+    turned = small - 2 * torch.outer(axis, product) - 2 * torch.outer(product, axis)
+    turned += 4 * (axis @ product) * torch.outer(axis, axis)
+    cross = turned[0, 1:]
+    rest = turned[1:, 1:] - torch.outer(cross, cross) / (energy + turned[0, 0])
+    values = torch.linalg.eigvalsh(rest).clamp(min=0)
+    largest = max(total - float(values.sum()), 0.0)
+    return (largest**0.5 + float(values.sqrt().sum())) ** 2 / total
+
+
+class Ranks:
+    """Collects classes from a stream: the rows of a class smaller than d, else its d x d Gram matrix."""
+
+    def __init__(self, counts: Int[Tensor, " K"], dim: int):
+        self._dim = dim
+        self._tall = (counts >= dim).tolist()
+        self._rows: list[list[Tensor]] = [[] for _ in range(counts.shape[0])]
+        self._grams: dict[int, Tensor] = {}
+        self._found: Tensor | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Add samples minus their class means."""
+        order = torch.argsort(chunk.labels, stable=True)
+        classes, sizes = torch.unique_consecutive(chunk.labels[order], return_counts=True)
+        for label, index in zip(classes.tolist(), order.split(sizes.tolist()), strict=True):
+            self._add(label, chunk.difference[index].to(torch.float64))
+
+    def _add(self, label: int, rows: Float[Tensor, "n d"]) -> None:
+        if not self._tall[label]:
+            self._rows[label].append(rows)
+            return
+        if label not in self._grams:
+            self._grams[label] = torch.zeros(self._dim, self._dim, dtype=torch.float64, device=rows.device)
+        add_gram(self._grams[label], rows)
+
+    def merge(self, other: "Ranks") -> None:
+        """Add the samples that another collection of the same classes holds."""
+        for label, rows in enumerate(other._rows):
+            self._rows[label] += rows
+        for label, gram in other._grams.items():
+            self._grams[label] = self._grams[label] + gram if label in self._grams else gram.clone()
+
+    def result(self, look: Look, counts: Int[Tensor, " K"]) -> Float[Tensor, " K"]:
+        """The numerical rank of each class, 0 for one without samples."""
+        if self._found is not None:
+            return self._found
+        return self._ranks(look, counts.tolist(), range(len(self._tall)))
+
+    def _ranks(self, look: Look, counts: list[int], labels: range) -> Float[Tensor, " K"]:
+        result = torch.zeros(len(self._tall), dtype=torch.float64)
+        for label in labels:
+            if not counts[label]:
+                continue
+            origin = look.centre[label].to("cpu", torch.float64)
+            if self._tall[label]:
+                rest = look.error_of(label)
+                gram = symmetric(self._grams[label].to("cpu")) - counts[label] * torch.outer(rest, rest)
+                result[label] = _rank_of_split_gram(gram, counts[label] ** 0.5 * (origin + rest))
+            else:
+                result[label] = rank_of_class(torch.cat(self._rows[label]).to("cpu"), origin)
+        return result
+
+    def all_reduce(self, look: Look, counts: Int[Tensor, " K"], group: Any = None) -> None:
+        """Bring classes together: process r of w takes every w-th class, and all learn all ranks.
+
+        ``counts`` are those of all processes. Gram matrices are summed, rows of small classes are gathered.
+        """
+        world, mine = world_of(group), rank_of(group)
+        sizes = counts.tolist()
+        for owner in range(world):
+            labels = range(owner, len(self._tall), world)
+            tall = [label for label in labels if self._tall[label] and sizes[label]]
+            empty = torch.zeros(self._dim, self._dim, dtype=torch.float64)
+            for label in tall:
+                (gram,) = sum_over([self._grams.pop(label, empty)], group)
+                if owner == mine:
+                    self._grams[label] = gram
+            small = [label for label in labels if not self._tall[label] and sizes[label]]
+            self._gather(small, owner == mine, group)
+        (self._found,) = sum_over([self._ranks(look, sizes, range(mine, len(self._tall), world))], group)
+
+    def _gather(self, labels: list[int], keep: bool, group: Any) -> None:
+        world, mine = world_of(group), rank_of(group)
+        numbers = [[part.shape[0] for part in self._rows[label]] for label in labels]
+        lengths = torch.tensor([sum(parts) for parts in numbers], dtype=torch.int64)
+        everyones = torch.zeros(world, len(labels), dtype=torch.int64)
+        everyones[mine] = lengths
+        (everyones,) = sum_over([everyones], group)
+        rows = [part.to("cpu") for label in labels for part in self._rows[label]]
+        block = torch.cat(rows) if rows else torch.zeros(0, self._dim, dtype=torch.float64)
+        together = gather_rows(block, group, everyones.sum(1).tolist())
+        for label in labels:
+            self._rows[label] = []
+        if keep:
+            owners = torch.cat([torch.repeat_interleave(torch.tensor(labels, dtype=torch.int64), n) for n in everyones])
+            for label in labels:
+                self._rows[label] = [together[owners == label]]
+
+    def state(self) -> dict[str, Tensor]:
+        """The Gram matrices with the numbers of their classes, and the rows with their labels."""
+        labels = sorted(self._grams)
+        rows = [torch.cat(parts) if parts else None for parts in self._rows]
+        kept = [part for part in rows if part is not None]
+        lengths = torch.tensor([0 if part is None else part.shape[0] for part in rows])
+        empty = torch.zeros(0, self._dim, self._dim, dtype=torch.float64)
+        return {
+            "gram_classes": torch.tensor(labels, dtype=torch.int64),
+            "grams": torch.stack([self._grams[label] for label in labels]) if labels else empty,
+            "row_labels": torch.repeat_interleave(torch.arange(len(rows)), lengths),
+            "rows": torch.cat(kept) if kept else torch.zeros(0, self._dim, dtype=torch.float64),
+        }
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        """Take over what :meth:`state` gave."""
+        self._grams = dict(zip(state["gram_classes"].tolist(), state["grams"], strict=True))
+        lengths = torch.bincount(state["row_labels"], minlength=len(self._tall)).tolist()
+        self._rows = [[part] if part.shape[0] else [] for part in state["rows"].split(lengths)]

@@ -1,0 +1,72 @@
+"""The pooled d x d scatter within classes."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = ["Scatter", "add_gram", "symmetric"]
+
+
+def add_gram(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
+    """Add ``rows' rows`` to ``total``'s blocks on and above the diagonal.
+
+    Only those blocks are multiplied, which is close to half the work; :func:`symmetric` fills in the rest. Rows of
+    lower precision than the total are multiplied in their own and added in the total's.
+    """
+    dim = rows.shape[1]
+    width = dim if dim <= 128 else max(128, -(-dim // 8))
+    for start in range(0, dim, width):
+        stop = min(start + width, dim)
+        if rows.dtype == total.dtype:
+            total[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:])
+        else:
+            total[start:stop, start:].add_(rows[:, start:stop].T @ rows[:, start:])
+
+
+def symmetric(total: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
+    """The full symmetric matrix whose upper triangle :func:`add_gram` accumulated."""
+    upper = total.triu()
+    return upper + upper.triu(1).T
+
+
+class Scatter:
+    """sum over samples of (h - m_y)(h - m_y)', grown by Gram matrices only: nothing is ever subtracted.
+
+    The rows to add come from :class:`Moments`: they carry the move of the class means.
+    """
+
+    def __init__(self, dim: int, device: torch.device | None = None):
+        self.total = torch.zeros(dim, dim, dtype=torch.float64, device=device)
+
+    def add(self, rows: Float[Tensor, "n d"]) -> None:
+        """Add the Gram matrix of ``rows``."""
+        for start in range(0, rows.shape[0], 4096):
+            add_gram(self.total, rows[start : start + 4096])
+
+    def merge(self, other: "Scatter") -> None:
+        """Add another scatter; the distance of the means is added by :meth:`add`."""
+        self.total += other.total.to(self.total.device)
+
+    def result(self) -> Float[Tensor, "d d"]:
+        """The symmetric sum."""
+        return symmetric(self.total)
+
+    def state(self) -> dict[str, Tensor]:
+        """The sum by name."""
+        return {"scatter": self.total}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        """Take over a sum."""
+        self.total = state["scatter"]
+
+    def to(self, device: torch.device) -> None:
+        """Move the sum."""
+        self.total = self.total.to(device)
+
+    def all_reduce(self, group: Any = None) -> None:
+        """Sum over processes whose scatters are about the same means."""
+        from .processes import sum_over
+
+        (self.total,) = sum_over([self.total], group)

@@ -1,0 +1,51 @@
+"""Sums of squared distances to the class means, on a second look."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .look import Chunk, Look
+
+__all__ = ["Spread"]
+
+
+class Spread:
+    """sum over the samples of class k of |h - m_k|^2, and how many there were."""
+
+    def __init__(self, look: Look, distances: bool):
+        classes, device = look.centre.shape[0], look.centre.device
+        self._distances = distances
+        self.seen = torch.zeros(classes, dtype=torch.int64, device=device)
+        self.squares = torch.zeros(classes, dtype=torch.float64, device=device)
+
+    def add(self, chunk: Chunk) -> None:
+        """Add a chunk."""
+        self.seen += torch.bincount(chunk.labels, minlength=self.seen.shape[0])
+        if self._distances:
+            norms = torch.linalg.vector_norm(chunk.difference, dim=1).to(torch.float64)
+            self.squares.index_add_(0, chunk.labels, norms.square_())
+
+    def merge(self, other: "Spread") -> None:
+        """Add another's sums."""
+        self.seen += other.seen.to(self.seen.device)
+        self.squares += other.squares.to(self.squares.device)
+
+    def all_reduce(self, group: Any = None) -> None:
+        """Sum over processes."""
+        from .processes import sum_over
+
+        self.seen, self.squares = sum_over([self.seen, self.squares], group)
+
+    def result(self, look: Look) -> Float[Tensor, " K"]:
+        """The sums, corrected for the rounding of the centres."""
+        return (self.squares - self.seen * look.centre_errors()).clamp(min=0)
+
+    def state(self) -> dict[str, Tensor]:
+        """The sums by name."""
+        return {"seen": self.seen, "squares": self.squares}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        """Take over sums."""
+        self.seen, self.squares = state["seen"], state["squares"]
