@@ -43,5 +43,6 @@ def restored_report(state: dict[str, Any]) -> CollapseReport:
     state = dict(state)
     values = {name: state.pop(name) for name in state.pop("values")}
     state["notes"] = tuple(state["notes"])
+    state["intervals"] = {name: tuple(bounds) for name, bounds in state.get("intervals", {}).items()}
     known = {name: value for name, value in state.items() if name in CollapseReport.__dataclass_fields__}
     return CollapseReport(values, **known)

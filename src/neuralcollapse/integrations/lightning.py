@@ -46,6 +46,8 @@ class LightningCollapse(Callback):
         loggers: further places to write to.
         num_classes: K; by default the number of the classifier's outputs.
         class_names: the names of the classes, for labels that are strings.
+        present_only: measure the classes that have samples, as if there were no others.
+        min_samples: measure the classes with at least so many samples, as if there were no others.
         ignore_label: the label of samples to leave out, or several.
         max_batches: look at no more than so many batches of ``loader``.
         memory_limit: bytes of features to keep.
@@ -68,6 +70,8 @@ class LightningCollapse(Callback):
         loggers: Sequence[Logger] = (),
         num_classes: int | None = None,
         class_names: Sequence[str] | None = None,
+        present_only: bool = False,
+        min_samples: int = 1,
         ignore_label: Ignored = IGNORED,
         max_batches: int | None = None,
         memory_limit: int = MEMORY_LIMIT,
@@ -80,6 +84,8 @@ class LightningCollapse(Callback):
             class_names=class_names,
             metrics=metrics,
             ignore_label=ignore_label,
+            present_only=present_only,
+            min_samples=min_samples,
             memory_limit=memory_limit,
         )
         self._every = integer("every", every, minimum=1)

@@ -47,6 +47,8 @@ class TransformersCollapse(TrainerCallback):
         labels: where the labels of a batch are: a key, a position, or a function of the batch.
         loggers: further places to write to.
         num_classes: K; by default the number of the classifier's outputs.
+        present_only: measure the classes that have samples, as if there were no others.
+        min_samples: measure the classes with at least so many samples, as if there were no others.
         ignore_label: the label of samples or tokens to leave out, or several.
         reduce: whether to measure the samples of all processes; by default where each has a share of its own.
         memory_limit: bytes of features to keep.
@@ -72,6 +74,8 @@ class TransformersCollapse(TrainerCallback):
         labels: LabelsOf | None = None,
         loggers: Sequence[Logger] = (),
         num_classes: int | None = None,
+        present_only: bool = False,
+        min_samples: int = 1,
         ignore_label: Ignored = IGNORED,
         reduce: Reduce = None,
         memory_limit: int = MEMORY_LIMIT,
@@ -82,6 +86,8 @@ class TransformersCollapse(TrainerCallback):
             num_classes=num_classes,
             metrics=metrics,
             ignore_label=ignore_label,
+            present_only=present_only,
+            min_samples=min_samples,
             memory_limit=memory_limit,
         )
         self._every = integer("every", every, minimum=1)

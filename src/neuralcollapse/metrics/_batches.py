@@ -132,8 +132,11 @@ class BatchReader:
             return model(*inputs[0], **extra)
         try:
             return model(*inputs, **extra)
-        except TypeError as error:
-            raise _with_hint(error) from error
+        except Exception as error:
+            # Of two items there is one reading; of more, the error may come from a wrong one.
+            if isinstance(error, TypeError) or len(batch) > 2:
+                raise _with_hint(error) from error
+            raise
 
     def _call_with_names(
         self, model: nn.Module, batch: Mapping[Any, Any], place: LabelsOf | None, extra: dict[str, Any]

@@ -15,6 +15,7 @@ from ._measure import MEMORY_LIMIT
 from ._processes import Shares, Team
 from ._recorder import Recorder, Settings
 from ._report import CollapseReport
+from ._selection import Selection
 from ._shared import SharedRecorder
 from ._targets import Ignored, Targets, ignored_labels
 from ._watch import HeadWatch
@@ -39,6 +40,8 @@ class Options:
     passes: int | None = None
     global_mean: str = "samples"
     ignore_label: Ignored = IGNORED
+    present_only: bool = False
+    min_samples: int = 1
     memory_limit: int = MEMORY_LIMIT
 
     def __post_init__(self) -> None:
@@ -55,7 +58,16 @@ class Options:
         """What the recorder of features takes."""
         targets = self.targets()
         mark = targets.mark if targets.ignored else None
-        return Settings(self.metrics, self.passes, self.global_mean, mark, self.memory_limit)
+        selection = Selection(self.present_only, self.min_samples)
+        return Settings(self.metrics, self.passes, self.global_mean, mark, self.memory_limit, selection)
+
+    def named(self, report: CollapseReport) -> CollapseReport:
+        """The report with the classes' names, where there are any."""
+        rows = report.per_class
+        if self.class_names is None or rows is None or not all(name.isdecimal() for name in rows.names):
+            return report
+        names = tuple(self.class_names[int(name)] for name in rows.names)
+        return replace(report, per_class=replace(rows, names=names))
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,7 @@ class Measurement:
         custom: bool = False,
         repeatable: bool = False,
     ):
+        self._options = options
         self._model, self._settings, self._targets = model, options.settings(), options.targets()
         self._num_classes, self._custom, self._repeatable = options.num_classes, custom, repeatable
         self._team = team or Team()
@@ -138,7 +151,7 @@ class Measurement:
         """The report, with the layer and what was done to labels and features."""
         assert self._recorder is not None
         assert self._head is not None
-        report = self._recorder.report()
+        report = self._options.named(self._recorder.report())
         notes = [*report.notes, *self._targets.notes, *self.notes]
         if self._team.note is not None:
             notes.append(self._team.note)

@@ -42,6 +42,8 @@ def measure_model(
     metrics: str | Sequence[str] | None = None,
     passes: int | None = None,
     global_mean: str = "samples",
+    present_only: bool = False,
+    min_samples: int = 1,
     ignore_label: Ignored = IGNORED,
     max_batches: int | None = None,
     reduce: bool | ProcessGroup | None = None,
@@ -69,6 +71,8 @@ def measure_model(
         metrics: ``"core"``, ``"all"``, a name or names of metrics; ``None`` for the core.
         passes: 1 or 2, see :func:`measure`.
         global_mean: ``"samples"`` or ``"classes"``, see :func:`measure`.
+        present_only: measure the classes that have samples, as if there were no others.
+        min_samples: measure the classes with at least so many samples, as if there were no others.
         ignore_label: the label of samples, tokens or positions to leave out, or several; ``None`` for none.
         max_batches: look at no more than so many batches.
         reduce: whether to measure the samples of all processes of ``torch.distributed`` (``True``, or a group); by
@@ -97,6 +101,8 @@ def measure_model(
             passes=passes,
             global_mean=global_mean,
             ignore_label=ignore_label,
+            present_only=present_only,
+            min_samples=min_samples,
             memory_limit=memory_limit,
         ),
         max_batches=max_batches,
@@ -145,6 +151,8 @@ def measure_layers(
     metrics: str | Sequence[str] | None = None,
     passes: int | None = None,
     global_mean: str = "samples",
+    present_only: bool = False,
+    min_samples: int = 1,
     ignore_label: Ignored = IGNORED,
     max_batches: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
@@ -175,6 +183,8 @@ def measure_layers(
         passes=passes,
         global_mean=global_mean,
         ignore_label=ignore_label,
+        present_only=present_only,
+        min_samples=min_samples,
         memory_limit=share,
     )
     settings, targets = options.settings(), options.targets()
@@ -200,7 +210,7 @@ def measure_layers(
                     recorders[name].add_again(*rows.of(watch.features(name), found, name))
     notes = (*targets.notes, *rows.notes, *run.reader.notes, *run.notes)
     team = team_of(False, None)
-    reports = {name: recorder.report() for name, recorder in recorders.items()}
+    reports = {name: options.named(recorder.report()) for name, recorder in recorders.items()}
     extra = notes if team.note is None else (*notes, team.note)
     return {name: replace(report, layer=name, notes=(*report.notes, *extra)) for name, report in reports.items()}
 

@@ -68,6 +68,8 @@ class SharedRecorder:
             metrics=settings.metrics,
             global_mean=settings.global_mean,
             memory_limit=settings.memory_limit,
+            present_only=settings.selection.present_only,
+            min_samples=settings.selection.min_samples,
         )
         for features, labels in self._kept or ():
             self._second.update(features, labels)
@@ -84,7 +86,12 @@ class SharedRecorder:
         settings = self._settings
         if self._second is None:
             return self._statistics.report(
-                self._weight, self._bias, metrics=settings.metrics, global_mean=settings.global_mean
+                self._weight,
+                self._bias,
+                metrics=settings.metrics,
+                global_mean=settings.global_mean,
+                present_only=settings.selection.present_only,
+                min_samples=settings.selection.min_samples,
             )
         self._second.all_reduce(self._team.group)
         return self._second.report()

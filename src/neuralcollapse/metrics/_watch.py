@@ -192,7 +192,7 @@ class HeadWatch:
         if len(found) == 1:
             return next(iter(found.values()))
         matching = [] if outputs is None else [tensor for tensor in found.values() if relation_of(outputs, tensor)]
-        return matching[0] if len(matching) == 1 else None
+        return matching[0] if matching else None
 
     def _one_of(self, calls: list[Call], outputs: dict[str, Tensor]) -> Call:
         """The call of several whose output the model returned; their mean where it returned the mean."""
@@ -324,7 +324,8 @@ class HeadWatch:
         if len(names) > 1:
             names = self._of_width(names, reached, seen)
         if len(names) == 1:
-            self._key = next((key for key, match in by_key.items() if match.name == names[0]), None)
+            keys = [key for key, match in by_key.items() if match.name == names[0]]
+            self._key = keys[0] if len(keys) == 1 else None
             return names[0]
         raise self._undecided(names, reached, "returns the outputs of several layers")
 
