@@ -233,7 +233,7 @@ def _claim(claim: "Claim") -> dict[str, Any]:
 
 
 def _figures(one: "Study") -> str:
-    numbers = [figure if figure.startswith("table") else f"figure {figure}" for figure in one.figures]
+    numbers = [f"figure {figure}" if figure[:1].isdigit() else figure for figure in one.figures]
     return ", ".join(numbers)
 
 

@@ -82,7 +82,7 @@ class Optimizers(Study):
             lbfgs = {**lbfgs, "batch_size": 120, "epochs": 2}
             return {("SGD", TEXT): {}, ("Adam", TEXT): adam, ("L-BFGS", TEXT): lbfgs}
         if profile == "desk":
-            lbfgs = {**lbfgs, "batch_size": 2000, "epochs": 40}
+            lbfgs = {**lbfgs, "batch_size": 2000, "epochs": 60}
             return {("SGD", TEXT): {}, ("Adam", TEXT): adam, ("L-BFGS", TEXT): lbfgs}
         mean = MEAN_OVER_CLASSES if self.loss == "squared-error" else {}
         lbfgs = {**lbfgs, "learning_rate": self.paper_lbfgs_rate, "batch_size": 2048}

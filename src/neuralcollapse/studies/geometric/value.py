@@ -87,7 +87,7 @@ class RegularizedValue(Study):
             unit="NC1",
         ),
     )
-    costs = {"smoke": "3 s", "desk": "3 min of one core", "paper": "10 min of one core"}
+    costs = {"smoke": "3 s", "desk": "15 s of one core", "paper": "2 min of one core"}
     setting = {
         "smoke": "K = 3, n = 5, two pairs of decays, one start each.",
         "desk": "K = 3, 5 and 10, n = 5; d = K - 1, K and 2K (for the squared error also 1 and K/2); two pairs of "

@@ -53,7 +53,7 @@ class MSEOptimizers(Optimizers):
         "smoke": "A small MLP on 120 embedded digits, 3 epochs (L-BFGS: 2).",
         "desk": "A 4 x 256 MLP with batch norm on 2,000 CIFAR10 images of 16 x 16 instead of ResNet18 on all of them, "
         "8,000 test images; 200 epochs of cosine annealing, the weight decay of the released code in terms of eq. (2), "
-        "2.5e-3. L-BFGS makes 20 iterations in each of 40 epochs; 2,000 images are one batch.",
+        "2.5e-3. L-BFGS makes 20 iterations in each of 60 epochs; 2,000 images are one batch.",
         "paper": "ResNet18 (stem with stride and pooling) on CIFAR10 without augmentation, 200 epochs, SGD and Adam "
         "with a tenth of the rate every 40; L-BFGS with up to 20 iterations on each batch of 2048. The text's loss is "
         "eq. (2); the released code's is its mean over classes, 2/K times that (with the same rate and decay: the "

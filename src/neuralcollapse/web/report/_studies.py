@@ -82,7 +82,7 @@ def _claims(parts: Sequence[Mapping[str, Any]]) -> Table | None:
 
 
 def _source(paper: str, figures: Sequence[str]) -> str:
-    named = [text if text.startswith("table") else f"figure {text}" for text in figures]
+    named = [f"figure {text}" if text[:1].isdigit() else text for text in figures]
     return f"{paper} paper, {', '.join(named)}" if named else paper
 
 

@@ -47,7 +47,7 @@ export async function updateStudy() {
   }
   const one = await api.latest("study", () => api.get("study", { study: name }));
   if (!one) return;
-  const figures = (one.figures ?? []).map((figure) => (String(figure).startsWith("table") ? figure : `figure ${figure}`)).join(", ");
+  const figures = (one.figures ?? []).map((figure) => (/^\d/.test(String(figure)) ? `figure ${figure}` : figure)).join(", ");
   const nodes = [
     el("div", { class: "row" }, el("h2", { class: "grow", tabindex: -1, id: "study-title" }, `${one.id} (${one.paper} paper: ${figures})`), badge(one.verdict)),
     el("p", {}, one.question ?? ""),
