@@ -27,7 +27,7 @@ EXPECTED = {
         *("accuracy", "collapse", "features", "focal-curves", "focal-starts", "mini-imagenet", "width-epochs"),
     },
     "normalized": {
-        *("generalization", "losses", "low-dimension", "overparameterization", "speed"),
+        *("generalization", "losses", "low-dimension", "overparameterization", "random-labels", "speed"),
         *("temperature-net", "temperature-ufm", "value"),
     },
 }

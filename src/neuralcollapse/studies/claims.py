@@ -308,7 +308,8 @@ def _student(values: Sequence[float]) -> tuple[float, float, float]:
     array = np.asarray(values, dtype=np.float64)
     if np.isinf(array).any():
         same = array.size > 1 and bool((array == array[0]).all())
-        return (array[0], array[0], array[0]) if same else (math.nan, math.nan, math.nan)
+        ends = float(array[0]) if same else math.nan
+        return ends, ends, ends
     mean = float(array.mean())
     if array.size < 2:
         return mean, math.nan, math.nan

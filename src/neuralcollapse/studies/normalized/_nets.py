@@ -1,37 +1,88 @@
 """What the normalized paper's nets share: the two ways to keep features bounded, and the least possible losses."""
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from ... import losses
 from ...training import Run
 from ...ufm import NormalizedUFM
+from .._results import Results
+from .._study import Profile
 
-__all__ = ["MODELS", "epochs_to_fit", "least_loss", "least_loss_of_relu", "model_settings", "normalized", "regularized"]
+__all__ = [
+    "CODE",
+    "MODELS",
+    "PROVENANCE",
+    "TEXT",
+    "as_in_text",
+    "epochs_to_fit",
+    "least_loss",
+    "least_loss_of_relu",
+    "net_name",
+    "normalized",
+    "regularized",
+    "released",
+    "variants",
+]
 
 MODELS = ("normalized", "regularized")
+TEXT, CODE = "text", "released code"
+
+PROVENANCE: dict[str, Literal["text", "code", "guess"]] = {
+    "model, data, epochs": "text",
+    "learning_rate, momentum, schedule, batch_size": "text",
+    "temperature, weight_decay, feature_decay, no bias": "text",
+    "init (PyTorch's default)": "code",
+    "stem without pooling": "code",
+    "feature decay on the features of a batch": "code",
+    "variant: unit rows of the regularised net, biases, no shuffling of the whole set": "code",
+    "seeds": "guess",
+}
 
 
 def normalized(temperature: float = 1.0) -> dict[str, Any]:
     """Features on the sphere of radius tau, unit classifier rows, no bias, and no decay, as the paper names none."""
-    return {"head": f"normalized:temperature={temperature:g}", "weight_decay": 0.0}
+    return {"head": f"normalized:temperature={temperature:g}", "weight_decay": 0.0, "init": "torch"}
 
 
-def regularized(samples: int, batch_size: int) -> dict[str, Any]:
+def regularized() -> dict[str, Any]:
     """Weight and feature decay 1e-4 and no bias: 1e-4/2 (|W|^2 + |H|^2) besides the mean loss of a batch.
 
-    H are the features of the batch, B of the N samples, as in the released code; hence B/N times 1e-4 in the terms of a
-    plan, which means all features. With 1e-4 on all of them their decay outweighs the loss of a new net, which then
-    does not learn.
+    H are the features of the batch, as in the released code. With 1e-4 on the features of the whole set their decay
+    outweighs the loss of a new net, which then does not learn.
     """
-    share = batch_size / samples
-    return {"head": "linear:bias=False", "decay_on": "features", "weight_decay": 1e-4, "feature_decay": 1e-4 * share}
+    decay = {"decay_on": "features", "weight_decay": 1e-4, "feature_decay": 1e-4, "feature_decay_over": "batch"}
+    return {"head": "linear:bias=False", "init": "torch", **decay}
 
 
-def model_settings(model: str, samples: int, batch_size: int) -> dict[str, Any]:
-    """Head, decay and batch size of a plan for one of :data:`MODELS`."""
-    chosen = normalized() if model == "normalized" else regularized(samples, batch_size)
-    return {**chosen, "batch_size": batch_size}
+def released(model: str, changes: dict[str, Any], *, subset: bool) -> dict[str, Any]:
+    """The same as the released code has it: the regularised net's rows are scaled to norm one too, both have a bias,
+    and the whole set is never shuffled.
+    """
+    head = "linear:unit_rows=True" if model == "regularized" else changes["head"] + ",bias=True"
+    return {**changes, "head": head, "shuffle": subset}
+
+
+def variants(profile: Profile, model: str, *, subset: bool) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Head, decay and initialisation for one of :data:`MODELS`, with a label for the variant at the paper profile."""
+    chosen = normalized() if model == "normalized" else regularized()
+    if profile != "paper":
+        yield chosen, {}
+        return
+    yield chosen, {"variant": TEXT}
+    yield released(model, chosen, subset=subset), {"variant": CODE}
+
+
+def as_in_text(results: Results) -> Results:
+    """Without the runs of the released code's variants, which are shown and decide nothing."""
+    return Results(results.profile, tuple(e for e in results if e.labels.get("variant", TEXT) == TEXT))
+
+
+def net_name(net: str) -> str:
+    """``resnet18:width=8`` as "ResNet18, width 8"."""
+    kind, _, rest = net.partition(":")
+    return f"{kind.replace('resnet', 'ResNet')}, {rest.partition(',')[0].replace('=', ' ')}"
 
 
 def least_loss(num_classes: int, temperature: float) -> float:
