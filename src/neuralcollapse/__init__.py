@@ -28,7 +28,7 @@ _LAYERS = (
     "web",
 )
 _FROM_WEB = ("explorer", "report")
-_FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_model", "plot_history")
+_FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_files", "measure_model", "plot_history")
 
 __all__ = [
     "ClassStatistics",
@@ -41,6 +41,7 @@ __all__ = [
     "landscape",
     "losses",
     "measure",
+    "measure_files",
     "measure_model",
     "metrics",
     "models",
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
         ufm,
         web,
     )
-    from .metrics import ClassStatistics, CollapseReport, measure, measure_model, plot_history
+    from .metrics import ClassStatistics, CollapseReport, measure, measure_files, measure_model, plot_history
     from .web import explorer, report
 
 

@@ -15,6 +15,7 @@ from ._heads import Classifier, classifier_of
 from ._helpers import class_means, nc5_ood
 from ._intervals import GroupedStatistics
 from ._measure import measure
+from ._measure_files import measure_files
 from ._model import measure_layers, measure_model
 from ._per_class import PerClass
 from ._plots import plot_history
@@ -44,6 +45,7 @@ __all__ = [
     "class_means",
     "classifier_of",
     "measure",
+    "measure_files",
     "measure_layers",
     "measure_model",
     "nc5_ood",
