@@ -56,6 +56,16 @@
     }
   }, { rootMargin: "800px" });
   boxes.forEach((box) => watch.observe(box));
+  // What nobody scrolled to is drawn when there is nothing else to do: for archives and pictures of the whole page.
+  const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 200));
+  const drawRest = () => {
+    const box = boxes.find((one) => !one.figure);
+    if (!box) return;
+    watch.unobserve(box);
+    draw(box);
+    idle(drawRest);
+  };
+  window.addEventListener("load", () => idle(drawRest));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     document.querySelectorAll(".chart.own.drawn").forEach(draw);
   });
