@@ -221,7 +221,6 @@ def test_numbers_are_cheap_at_any_size():
 def test_where_nothing_is_known_it_says_so():
     cases = [
         (RegularizedUFM("ce", 5, 2, 3, 0.01, 0.01), "dim = 3 < num_classes - 1 = 4"),
-        (RegularizedUFM("ce", 3, [1, 2, 3], 5, 0.01, 0.01), "balanced classes only"),
         (RegularizedUFM("mse:alpha=3", 5, 2, 3, 0.01, 0.01), "alpha must be 1"),
         (RegularizedUFM("mse:alpha=0.5", 3, 1, 2, 0.01, 0.01, 5.0), "for alpha < 1"),
         (NormalizedUFM("ce", 5, 2, 3), "dim = 3 < num_classes - 1 = 4"),

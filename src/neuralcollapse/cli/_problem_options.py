@@ -25,9 +25,9 @@ class ProblemOptions:
     ] = None
     classes: Annotated[int | None, Parameter(help="Number of classes K.")] = None
     per_class: Annotated[
-        tuple[int, ...] | None,
+        tuple[str, ...] | None,
         Parameter(
-            help="Samples a class n (default 1); or one number for each class, repeated as needed.",
+            help="Samples a class n (default 1), or one number a class: 50,50,5,5 (or 50 50 5 5).",
             negative="",
             consume_multiple=True,
         ),
@@ -37,6 +37,10 @@ class ProblemOptions:
     feature_decay: Annotated[float | None, Parameter(help="Weight decay on H (regularized model).")] = None
     bias_decay: Annotated[
         float | None, Parameter(help="Weight decay on the bias; 0: a free bias; not given: no bias.")
+    ] = None
+    features: Annotated[
+        Literal["free", "nonnegative"] | None,
+        Parameter(help="Features: free (default), or nonnegative as after a ReLU (regularized model)."),
     ] = None
     temperature: Annotated[float | None, Parameter(help="Temperature tau (normalized and contrastive models).")] = None
 
@@ -57,7 +61,7 @@ class ProblemOptions:
                 raise ValueError(f"--{name} is missing: it names the model's size")
         assert self.classes is not None
         assert self.dim is not None
-        counts = self.per_class or (2 if kind == "contrastive" else 1,)
+        counts = self._counts() or [2 if kind == "contrastive" else 1]
         per_class = counts[0] if len(counts) == 1 else list(counts)
         if kind == "regularized":
             self._refuse(kind, "temperature")
@@ -72,8 +76,9 @@ class ProblemOptions:
                 self.weight_decay,
                 self.feature_decay,
                 self.bias_decay,
+                self.features or "free",
             )
-        self._refuse(kind, "weight_decay", "feature_decay", "bias_decay")
+        self._refuse(kind, "weight_decay", "feature_decay", "bias_decay", "features")
         temperature = 1.0 if self.temperature is None else self.temperature
         if kind == "normalized":
             return NormalizedUFM(self.loss, self.classes, per_class, self.dim, temperature)
@@ -82,6 +87,15 @@ class ProblemOptions:
         if getattr(loss, "temperature", 1.0) != 1.0:
             raise ValueError("--loss sc takes its temperature from --temperature")
         return ContrastiveUFM(self.classes, per_class, self.dim, temperature)
+
+    def _counts(self) -> list[int]:
+        """The numbers of --per-class, whether separated by commas or by spaces."""
+        pieces = [piece for text in self.per_class or () for piece in text.split(",")]
+        try:
+            return [int(piece) for piece in pieces]
+        except ValueError as error:
+            given = " ".join(self.per_class or ())
+            raise ValueError(f"--per-class must be whole numbers, such as 50,50,5,5, got {given!r}") from error
 
     def _guess(self, takes: str) -> str:
         if takes == "features":

@@ -12,6 +12,7 @@ from .._support.registry import load_entries
 from ._base import Curve, LogitLoss, Loss, MarginOptimum, Transition, registry
 from ._function import FunctionLoss
 from ._linearization import Linearization
+from ._softmax import SmoothedCrossEntropy
 
 load_entries(__name__, list(__path__))
 
@@ -35,6 +36,7 @@ __all__ = [
     "Loss",
     "LossLike",
     "MarginOptimum",
+    "SmoothedCrossEntropy",
     "SquaredError",
     "SupervisedContrastive",
     "Transition",

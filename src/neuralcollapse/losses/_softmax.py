@@ -78,6 +78,11 @@ class SmoothedCrossEntropy(LogitLoss):
         return 0.0
 
     @property
+    def smoothing(self) -> float:
+        """The share alpha of the target that is spread over all classes."""
+        return self._alpha
+
+    @property
     def depends_on_margins(self) -> bool:
         """True: -log p_y is a function of the differences z_j - z_y."""
         return True

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -14,7 +15,13 @@ from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
 
-__all__ = ["Problem", "ProblemLinearization", "problems"]
+__all__ = ["Counts", "Problem", "ProblemLinearization", "problems"]
+
+LARGEST = 10_000_000
+"""The most classes and dimensions that a model takes; more are a slip of the pen."""
+
+Counts = int | Sequence[int] | np.ndarray | Tensor
+"""Samples a class: one number for all, or a list, array or tensor of one each."""
 
 problems: "Registry[type[Problem]]" = Registry("model")
 
@@ -45,9 +52,11 @@ class Problem(ABC):
 
     has_classifier: ClassVar[bool] = True
 
-    def __init__(self, num_classes: int, per_class: int | Sequence[int], dim: int):
-        self.num_classes = integer("num_classes", num_classes, minimum=2)
-        self.dim = integer("dim", dim, minimum=1)
+    def __init__(self, num_classes: int, per_class: Counts, dim: int):
+        self.num_classes = integer("num_classes", num_classes, minimum=2, maximum=LARGEST)
+        self.dim = integer("dim", dim, minimum=1, maximum=LARGEST)
+        if isinstance(per_class, np.ndarray | Tensor):
+            per_class = per_class.tolist()
         if isinstance(per_class, Sequence) and not isinstance(per_class, str):
             if len(per_class) != self.num_classes:
                 raise ValueError(f"per_class must name {self.num_classes} counts, one a class, got {len(per_class)}")
@@ -111,6 +120,13 @@ class Problem(ABC):
     @abstractmethod
     def optimum(self) -> Optimum:
         """The global minimum in closed form; NotImplementedError where none is known."""
+
+    def closed_form(self) -> Optimum | None:
+        """The optimum if a closed form gives it at once; None where it is unknown or takes a program."""
+        try:
+            return self.optimum()
+        except NotImplementedError:
+            return None
 
     @abstractmethod
     def certify(self, point: Point, tolerance: float = 1e-8) -> Certificate:

@@ -1,12 +1,11 @@
 """The supervised contrastive model: features on the unit sphere, no classifier."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 
 from ..losses import SupervisedContrastive
-from ._problem import ProblemLinearization, problems
+from ._problem import Counts, ProblemLinearization, problems
 from .certificate import Certificate
 from .normalized import SphereProblem
 from .optimum import Optimum
@@ -25,7 +24,7 @@ class ContrastiveUFM(SphereProblem):
     kind: ClassVar[str] = "contrastive"
     has_classifier: ClassVar[bool] = False
 
-    def __init__(self, num_classes: int, per_class: int | Sequence[int], dim: int, temperature: float = 1.0):
+    def __init__(self, num_classes: int, per_class: Counts, dim: int, temperature: float = 1.0):
         super().__init__(num_classes, per_class, dim)
         self.loss = SupervisedContrastive(temperature)
         if min(self.counts) < 2:

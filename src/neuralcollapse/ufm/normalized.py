@@ -1,6 +1,5 @@
 """The normalised unconstrained feature model: classifier and features on unit spheres."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -8,7 +7,7 @@ from torch import Generator, Tensor
 
 from .._support.checks import real
 from ..losses import LossLike, logit_loss
-from ._problem import Problem, ProblemLinearization, problems
+from ._problem import Counts, Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
@@ -64,7 +63,7 @@ class NormalizedUFM(SphereProblem):
         self,
         loss: LossLike,
         num_classes: int,
-        per_class: int | Sequence[int],
+        per_class: Counts,
         dim: int,
         temperature: float = 1.0,
     ):

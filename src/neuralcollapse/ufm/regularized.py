@@ -1,15 +1,14 @@
 """The regularised unconstrained feature model: weight decay on classifier, features and bias."""
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
 
-from .._support.checks import real
+from .._support.checks import describe, real
 from ..losses import LossLike, logit_loss
-from ._problem import Problem, ProblemLinearization, problems
+from ._problem import Counts, Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
@@ -21,7 +20,8 @@ __all__ = ["RegularizedLinearization", "RegularizedUFM"]
 class RegularizedUFM(Problem):
     """min g(H W' + 1 b') + lW/2 |W|^2 + lH/2 |H|^2 + lb/2 |b|^2, g the mean loss (geometric (3), mse (3), losses (7)).
 
-    ``bias_decay=None`` means no bias, ``0.0`` a free one. ``per_class`` may be a list of K counts.
+    ``bias_decay=None`` means no bias, ``0.0`` a free one. ``per_class`` may be a list, array or tensor of K counts.
+    ``features="nonnegative"`` restricts the entries of H, as after a ReLU.
 
     >>> from neuralcollapse import losses
     >>> model = RegularizedUFM(losses.CrossEntropy(), 10, per_class=100, dim=20, weight_decay=5e-4, feature_decay=5e-4)
@@ -35,22 +35,31 @@ class RegularizedUFM(Problem):
         self,
         loss: LossLike,
         num_classes: int,
-        per_class: int | Sequence[int],
+        per_class: Counts,
         dim: int,
         weight_decay: float,
         feature_decay: float,
         bias_decay: float | None = None,
+        features: Literal["free", "nonnegative"] = "free",
     ):
         super().__init__(num_classes, per_class, dim)
         self.loss = logit_loss(loss)
         self.weight_decay = real("weight_decay", weight_decay, minimum=0)
         self.feature_decay = real("feature_decay", feature_decay, minimum=0)
+        if features not in ("free", "nonnegative"):
+            raise ValueError(f"features must be 'free' or 'nonnegative', got {describe(features)}")
+        self.features: Literal["free", "nonnegative"] = features
         self.bias_decay = None if bias_decay is None else real("bias_decay", bias_decay, minimum=0)
 
     @property
     def has_bias(self) -> bool:
         """Whether there is a bias (``bias_decay`` is not None)."""
         return self.bias_decay is not None
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether features are restricted to non-negative entries, as after a ReLU."""
+        return self.features == "nonnegative"
 
     @property
     def mu(self) -> float:
@@ -69,7 +78,7 @@ class RegularizedUFM(Problem):
         return RegularizedLinearization(self, point)
 
     def random_point(self, seed: int | Generator) -> Point:
-        """Gaussian entries of variance 1/d."""
+        """Gaussian entries of variance 1/d; their sizes where features must not be negative."""
         generator = self._generator(seed)
 
         def gaussian(*shape: int) -> Tensor:
@@ -77,13 +86,59 @@ class RegularizedUFM(Problem):
 
         classifier = gaussian(self.num_classes, self.dim)
         features = gaussian(self.num_samples, self.dim)
+        if self.nonnegative:
+            features = features.abs()
         return Point(classifier, features, gaussian(self.num_classes) if self.has_bias else None)
 
+    def check(self, point: Point) -> Point:
+        """``point`` if its blocks have this model's shapes, are float64 and finite (and H is not negative)."""
+        super().check(point)
+        if self.nonnegative and float(point.H.min()) < 0:
+            raise ValueError(f"point.H must not be negative in this model, but one entry is {float(point.H.min()):.3g}")
+        return point
+
     def optimum(self) -> Optimum:
-        """The global minimum in closed form (balanced classes); see docs/theory.md for each regime."""
+        """The global minimum, for any counts; see docs/theory.md for each regime.
+
+        In closed form for balanced classes, for the squared error, and for cross-entropy with two group sizes; else,
+        for a convex loss, by a convex program with a certificate (regime "convex program").
+        """
         from .optima.regularized import regularized_optimum
 
         return regularized_optimum(self)
+
+    def closed_form(self) -> Optimum | None:
+        """The optimum if a closed form gives it at once; None where the convex program would have to."""
+        from .optima.regularized import closed_regularized
+
+        try:
+            return closed_regularized(self)
+        except NotImplementedError:
+            return None
+
+    def count_threshold(self) -> float | tuple[float, ...]:
+        """The count n at and below which a class is not learned: minority collapse (docs/theory.md, the gap law).
+
+        Classes of equal count n are told apart from one another at the optimum if and only if n is above N^2 lW lH
+        (divided by (1 - eps)^2 for label smoothing, by omega_k^2 for class weights: then one number a class), whatever
+        the other classes are, with any bias. For the squared error without a bias it holds for every class alone.
+
+        >>> RegularizedUFM("ce", 4, [50, 50, 5, 5], 6, weight_decay=0.01, feature_decay=0.05).count_threshold()
+        6.05
+        """
+        from .optima.learned import count_threshold
+
+        return count_threshold(self)
+
+    def learned_classes(self) -> tuple[int, ...]:
+        """The classes whose own logit, without the bias, is above all others at the optimum's features.
+
+        >>> RegularizedUFM("ce", 4, [50, 50, 5, 5], 6, weight_decay=0.01, feature_decay=0.05).learned_classes()
+        (0, 1)
+        """
+        from .optima.learned import learned_classes
+
+        return learned_classes(self)
 
     def certify(self, point: Point, tolerance: float = 1e-8) -> Certificate:
         """A rigorous duality gap, the spectral test, and an escape direction at a strict saddle."""
@@ -101,6 +156,7 @@ class RegularizedUFM(Problem):
             "weight_decay": self.weight_decay,
             "feature_decay": self.feature_decay,
             "bias_decay": self.bias_decay,
+            **({"features": self.features} if self.nonnegative else {}),
         }
 
 

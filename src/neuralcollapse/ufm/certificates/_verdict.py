@@ -42,11 +42,8 @@ class Evidence:
 
 def proved_minimum(problem: Problem) -> float | None:
     """The closed form's value, where there is one and it is proved."""
-    try:
-        optimum = problem.optimum()
-    except NotImplementedError:
-        return None
-    return optimum.value if optimum.proved else None
+    optimum = problem.closed_form()
+    return optimum.value if optimum is not None and optimum.proved else None
 
 
 def value_scale(loss: LogitLoss, num_classes: int, largest: float) -> float:

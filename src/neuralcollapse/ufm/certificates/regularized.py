@@ -17,6 +17,7 @@ from ..point import Point
 from ..regularized import RegularizedUFM
 from ._dual import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
 from ._verdict import Evidence, judge, proved_minimum, unless_convex, value_scale
+from .nonnegative import certify_nonnegative
 
 __all__ = ["certify_regularized"]
 
@@ -26,10 +27,12 @@ def certify_regularized(problem: RegularizedUFM, point: Point, tolerance: float)
     state = problem.linearize(point)
     lower, source = _lower_bound(problem, point)
     slope = state.logit_gradient
-    norm, left, right = top_singular_pair(slope)
     size = max(1.0, *(float(block.norm()) for block in point.blocks))
     scale = float(slope.norm()) * size + max(problem.weight_decay, problem.feature_decay) * size
     largest = float((point.H @ point.classifier.T).abs().max())
+    if problem.nonnegative:
+        return certify_nonnegative(problem, point, tolerance, lower, scale)
+    norm, left, right = top_singular_pair(slope)
     evidence = Evidence(
         lower_bound=lower,
         bound_source=source,
@@ -77,10 +80,16 @@ def _dual_bound(problem: RegularizedUFM, point: Point) -> float:
 
 def _rigorous_closed_form(problem: RegularizedUFM) -> float | None:
     """f* where it is proved but the convex dual cannot reach it: a rank constraint, or a non-convex loss."""
-    squared = isinstance(problem.loss, SquaredError) and problem.dim < problem.num_classes
-    if not problem.balanced or problem.mu == 0 or not (squared or not problem.loss.is_convex):
+    loss = problem.loss
+    if problem.mu == 0 or problem.nonnegative:
         return None
-    return proved_minimum(problem)
+    if isinstance(loss, SquaredError) and problem.dim < problem.num_classes:
+        # Other counts than equal ones have a closed form for plain targets, without a bias or with a free one.
+        known = problem.balanced or (loss.alpha == 1 and problem.bias_decay in (None, 0.0))
+        return proved_minimum(problem) if known else None
+    if problem.balanced and loss.depends_on_margins and not loss.is_convex:
+        return proved_minimum(problem)
+    return None
 
 
 def _doubt(problem: RegularizedUFM) -> str:

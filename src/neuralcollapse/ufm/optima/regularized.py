@@ -11,27 +11,42 @@ from ..optimum import Optimum
 from ..regularized import RegularizedUFM
 from ._frames import ClassFrame
 from .broken_symmetry import broken_symmetry_optimum
+from .convex_program import convex_program_optimum
+from .imbalanced import NoClosedFormError, imbalanced_optimum
+from .nonnegative import nonnegative_optimum
 from .squared_error import SquaredErrorSolution, solve_squared_error
 
-__all__ = ["collapsed_regularized", "regularized_optimum"]
+__all__ = ["closed_regularized", "collapsed_regularized", "regularized_optimum"]
 
 COLLAPSE = "neural collapse"
 ZERO = "zero"
 
 
 def regularized_optimum(problem: RegularizedUFM) -> Optimum:
-    """The global minimum: contrastive losses by one scalar minimisation, the squared error by its own reduction."""
-    if not problem.balanced:
-        raise NotImplementedError("the closed form is known for balanced classes only (per_class is a list of counts)")
+    """The global minimum: in closed form, or where none is known by the certified convex program."""
+    try:
+        return closed_regularized(problem)
+    except NoClosedFormError as unknown:
+        if not unknown.program:
+            raise
+    return convex_program_optimum(problem)
+
+
+def closed_regularized(problem: RegularizedUFM) -> Optimum:
+    """Losses of margins by one scalar minimisation, the squared error by its own reduction, other counts as known."""
     if problem.mu == 0:
         raise ValueError(
             "the minimum is not attained: weight_decay and feature_decay must both be positive, "
             f"got {problem.weight_decay:g} and {problem.feature_decay:g}"
         )
+    if problem.nonnegative:
+        return nonnegative_optimum(problem)
+    if not problem.balanced:
+        return imbalanced_optimum(problem)
     if isinstance(problem.loss, SquaredError):
         return _from_squared_error(problem, solve_squared_error(problem.loss, problem))
     if not problem.loss.depends_on_margins:
-        raise NotImplementedError(f"no closed form is known for the loss {problem.loss.spec}")
+        raise NoClosedFormError(f"no closed form is known for the loss {problem.loss.spec}", program=True)
     return _contrastive_optimum(problem, problem.loss)
 
 

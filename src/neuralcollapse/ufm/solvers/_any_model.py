@@ -1,9 +1,11 @@
 """The flat form of any model, through its own verbs: for models without a faster form of their own."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from .._problem import Problem, ProblemLinearization
+from ..point import Point
 from ._model import Line, Model, Share, State, dot
 
 __all__ = ["AnyModel"]
@@ -15,6 +17,14 @@ class AnyModel(Model):
     def __init__(self, problem: Problem):
         template = problem.random_point(0)
         super().__init__(problem, template, (float(problem.num_samples),) * len(template.blocks))
+
+    def linearize(self, x: Float[Tensor, " D"]) -> ProblemLinearization:
+        """The problem's own linearisation."""
+        return self.problem.linearize(self.point(x))
+
+    def direction(self, vector: Float[Tensor, " D"]) -> Point:
+        """A direction as a point."""
+        return self.point(vector)
 
     def state(self, x: Float[Tensor, " D"]) -> "AnyState":
         """The model at ``x``."""
@@ -44,7 +54,7 @@ class AnyState(State):
 
     def _linearization(self) -> ProblemLinearization:
         if self._inner is None:
-            self._inner = self._model.problem.linearize(self._model.point(self._x))
+            self._inner = self._model.linearize(self._x)
         return self._inner
 
     @property
@@ -60,8 +70,9 @@ class AnyState(State):
         return self._gradient
 
     def hessian_vector(self, direction: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
-        """The problem's own Hessian product."""
-        return self._linearization().hessian_vector(self._model.point(direction)).flatten()
+        """The problem's own Hessian product, in double precision whatever the direction's."""
+        product = self._linearization().hessian_vector(self._model.direction(direction.to(torch.float64)))
+        return product.flatten().to(direction.dtype)
 
     def shed(self, *shares: Share) -> None:
         """Forget all that was computed once everything is to go: the linearisation is one piece."""

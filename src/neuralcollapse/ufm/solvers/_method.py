@@ -13,6 +13,7 @@ from ..point import Point
 from ..regularized import RegularizedUFM
 from ._any_model import AnyModel
 from ._model import Model, State
+from ._nonnegative_model import NonnegativeModel
 from ._normalized_model import NormalizedModel
 from ._regularized_model import RegularizedModel
 
@@ -59,6 +60,8 @@ class Method(ABC):
 
 def flat_model(problem: Problem) -> Model:
     """The fastest flat form there is of ``problem``."""
+    if isinstance(problem, RegularizedUFM) and problem.nonnegative:
+        return NonnegativeModel(problem)
     if isinstance(problem, RegularizedUFM):
         return RegularizedModel(problem)
     if isinstance(problem, NormalizedUFM):

@@ -39,6 +39,8 @@ class Reduced(Method):
     @classmethod
     def supports(cls, problem: Problem) -> bool:
         """Balanced models on logits."""
+        if isinstance(problem, RegularizedUFM) and problem.nonnegative:
+            return False
         return problem.balanced and isinstance(problem, RegularizedUFM | NormalizedUFM)
 
     def iterate(self, model: Model, state: State) -> Iterator[State]:

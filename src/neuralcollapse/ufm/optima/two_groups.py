@@ -1,0 +1,234 @@
+"""Cross-entropy and label smoothing with two group sizes, in closed form up to one scalar root.
+
+kA classes of nA samples and kB of nB; K = kA + kB, N = kA nA + kB nB, mu = sqrt(lW lH), eps the smoothing. A sample of
+a class in A gives p to its own class, alpha to each other class of A and beta to each of B; a sample of B gives gamma
+to other classes of B and delta to those of A. The proof is that of the gap law (docs/theory.md): averaged over
+exchanges within groups, the collapsed gradient has the differences within A, those within B and the contrast between
+the groups as its singular directions, and each has singular value mu if it is used and at most mu if not:
+
+- within A: p - alpha = max(0, 1 - eps - N mu/sqrt(nA)), and likewise in B;
+- between: nA kB b^2 + nB kA d^2 = N^2 mu^2/K, with b = beta - eps/K and d = delta - eps/K (free bias: the contrast is
+  centred, so b and d are known outright); what is left is one equation for the ratio of the contrasts.
+"""
+
+import math
+from dataclasses import dataclass
+
+from ..._support.roots import root
+
+__all__ = ["Group", "GroupSolution", "solve_two_groups"]
+
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of classes of equal count, and what it gives away; ``rest`` is what its own classes share besides p."""
+
+    classes: int
+    count: int
+    reserve: float
+    """1 - (p - own): what is not the gap between the true class and another of the group."""
+
+    def own(self, away: float, others: int) -> float:
+        """The probability of another class of this group, when each of ``others`` classes elsewhere gets ``away``."""
+        return (self.reserve - others * away) / self.classes
+
+    def true(self, away: float, others: int) -> float:
+        """The probability of the true class."""
+        return 1 - (self.classes - 1) * self.own(away, others) - others * away
+
+    def contrast(self, away: float, others: int) -> float:
+        """tau: the mean logit of this group's classes less that of the others, log p being the logits."""
+        own = self.own(away, others)
+        if own <= 0:
+            return -math.inf
+        spread = math.log(self.true(away, others) / own) / self.classes if self.classes > 1 else 0.0
+        return math.log(own) - math.log(max(away, TINY)) + spread
+
+    def spread(self, away: float, others: int) -> float:
+        """The logit of the true class less that of another of the group (0 for a group of one or a collapsed one)."""
+        if self.classes == 1 or self.reserve >= 1:
+            return 0.0
+        return math.log(self.true(away, others) / self.own(away, others))
+
+    def entropy(self, away: float, others: int) -> float:
+        """The entropy of a sample's probabilities."""
+        parts = [(1, self.true(away, others)), (self.classes - 1, self.own(away, others)), (others, away)]
+        return -sum(times * p * math.log(p) for times, p in parts if times and p > 0)
+
+
+@dataclass(frozen=True)
+class GroupSolution:
+    """Logits of the class means: ``spreads`` within the groups, ``contrasts`` between them (both without the bias)."""
+
+    value: float
+    spreads: tuple[float, float]
+    contrasts: tuple[float, float]
+    bias_shift: float
+    """The bias of group A less that of group B."""
+
+
+def solve_two_groups(
+    sizes: tuple[int, int], counts: tuple[int, int], mu: float, smoothing: float, bias_decay: float | None
+) -> GroupSolution:
+    """The global minimum for ``sizes`` = (kA, kB) classes of ``counts`` = (nA, nB) samples; d >= K-1."""
+    total = sizes[0] * counts[0] + sizes[1] * counts[1]
+    groups = [
+        Group(k, n, min(1.0, smoothing + total * mu / math.sqrt(n)) if k > 1 else 1.0)
+        for k, n in zip(sizes, counts, strict=True)
+    ]
+    between = _Between(groups[0], groups[1], total, mu, smoothing / sum(sizes), bias_decay)
+    b, d = between.solve()
+    first, second = groups
+    away = b + between.floor, d + between.floor
+    spreads = first.spread(away[0], second.classes), second.spread(away[1], first.classes)
+    shift, contrasts = between.split(b, d)
+    decay = 0.0 if bias_decay is None else bias_decay
+    value = first.classes * first.count / total * first.entropy(away[0], second.classes)
+    value += second.classes * second.count / total * second.entropy(away[1], first.classes)
+    value -= decay / 2 * first.classes * second.classes / sum(sizes) * shift**2
+    return GroupSolution(value, spreads, contrasts, shift)
+
+
+@dataclass(frozen=True)
+class _Between:
+    """The one direction between the groups: unknowns b = beta - floor and d = delta - floor, floor = eps/K."""
+
+    first: Group
+    second: Group
+    total: int
+    mu: float
+    floor: float
+    bias_decay: float | None
+
+    @property
+    def classes(self) -> int:
+        return self.first.classes + self.second.classes
+
+    def taus(self, b: float, d: float) -> tuple[float, float]:
+        """The contrasts of the probabilities, bias included."""
+        first = self.first.contrast(b + self.floor, self.second.classes)
+        return first, self.second.contrast(d + self.floor, self.first.classes)
+
+    def shift(self, b: float, d: float) -> float:
+        """b_A - b_B of a bias with decay: -(gradient sums)/decay."""
+        if not self.bias_decay:
+            return 0.0
+        return self.classes * (self.first.count * b - self.second.count * d) / (self.total * self.bias_decay)
+
+    def split(self, b: float, d: float) -> tuple[float, tuple[float, float]]:
+        """(b_A - b_B, contrasts without the bias) at the solution."""
+        tau = self.taus(b, d)
+        if self.bias_decay == 0:
+            # The contrasts are as kB b : kA d, the singular vector's entries; what they leave is the bias.
+            whole = max(tau[0] + tau[1], 0.0)
+            share = self.second.classes * b / (self.second.classes * b + self.first.classes * d)
+            shift = tau[0] - whole * share
+            return shift, (whole * share, whole * (1 - share))
+        shift = self.shift(b, d)
+        return shift, (max(tau[0] - shift, 0.0), max(tau[1] + shift, 0.0))
+
+    def solve(self) -> tuple[float, float]:
+        if self.bias_decay == 0:
+            return self._free()
+        found = self._on_ellipse()
+        return found if found is not None else self._unused()
+
+    def _free(self) -> tuple[float, float]:
+        """B and d at once if the contrast is used, else the root of tau_A + tau_B = 0 on nA b = nB d."""
+        size = self.mu * math.sqrt(self.total / self.classes)
+        ratio = math.sqrt(self.second.count / self.first.count)
+        b, d = size * ratio, size / ratio
+        inside = b < self._most(self.first, self.second) and d < self._most(self.second, self.first)
+        if inside and sum(self.taus(b, d)) > 0:
+            return b, d
+        ratio = self.first.count / self.second.count
+        top = min(self._most(self.first, self.second), self._most(self.second, self.first) / ratio)
+        b = root(lambda b: _clip(sum(self.taus(b, ratio * b))), self._least(top), top * (1 - 1e-15))
+        return b, ratio * b
+
+    def _most(self, group: Group, other: Group) -> float:
+        """The b at which a group has given everything away."""
+        return group.reserve / other.classes - self.floor
+
+    def _least(self, top: float) -> float:
+        """A b at which the contrast is surely positive."""
+        return top * 1e-300 if self.floor == 0 else -self.floor * (1 - 1e-12)
+
+    def _angles(self) -> tuple[float, float]:
+        """Radii of the ellipse nA kB b^2 + nB kA d^2 = N^2 mu^2/K along b and d."""
+        size = self.total * self.mu / math.sqrt(self.classes)
+        return (
+            size / math.sqrt(self.first.count * self.second.classes),
+            size / math.sqrt(self.second.count * self.first.classes),
+        )
+
+    def _on_ellipse(self) -> tuple[float, float] | None:
+        """The root of kA d t_A = kB b t_B, where both contrasts t are positive; None if they are not both anywhere.
+
+        With the angle from the b axis t_A rises and t_B falls.
+        """
+        long, high = self._angles()
+
+        def at(angle: float) -> tuple[float, float]:
+            return long * math.cos(angle), high * math.sin(angle)
+
+        def contrasts(angle: float) -> tuple[float, float]:
+            b, d = at(angle)
+            tau, shift = self.taus(b, d), self.shift(b, d)
+            return tau[0] - shift, tau[1] + shift
+
+        tiny, right = 1e-18, math.pi / 2
+        low, upper = tiny, right
+        if contrasts(low)[0] < 0:
+            if contrasts(upper)[0] <= 0:
+                return None
+            low = root(lambda angle: _clip(contrasts(angle)[0]), low, upper)
+        if contrasts(upper)[1] < 0:
+            if contrasts(tiny)[1] <= 0:
+                return None
+            upper = root(lambda angle: _clip(contrasts(angle)[1]), tiny, upper)
+        if low >= upper:
+            return None
+
+        def balance(angle: float) -> float:
+            (b, d), (ours, theirs) = at(angle), contrasts(angle)
+            return _clip(self.first.classes * d * ours - self.second.classes * b * theirs)
+
+        if balance(low) >= 0:
+            return at(low)
+        if balance(upper) <= 0:
+            return at(upper)
+        return at(root(balance, low, upper))
+
+    def _unused(self) -> tuple[float, float]:
+        """No contrast: tau_A = shift and tau_B = -shift, one root in b."""
+        top = self._most(self.first, self.second) * (1 - 1e-15)
+        if not self.bias_decay:
+            d_top = self._most(self.second, self.first) * (1 - 1e-15)
+            b = root(lambda b: _clip(self.taus(b, d_top)[0]), self._least(top), top)
+            d = root(lambda d: _clip(self.taus(b, d)[1]), self._least(d_top), d_top)
+            return b, d
+        scale = self.total * self.bias_decay / self.classes
+
+        def matching(b: float) -> float:
+            """The d for which the bias's shift is tau_A."""
+            tau = self.first.contrast(b + self.floor, self.second.classes)
+            return (self.first.count * b - scale * tau) / self.second.count
+
+        def excess(b: float) -> float:
+            d = matching(b)
+            if d <= -self.floor:
+                return 1e300
+            if d >= self._most(self.second, self.first):
+                return -1e300
+            return _clip(sum(self.taus(b, d)))
+
+        b = root(excess, self._least(top), top)
+        return b, matching(b)
+
+
+def _clip(value: float) -> float:
+    """Infinities as large numbers, for a bracketing root finder."""
+    return min(max(value, -1e300), 1e300)
