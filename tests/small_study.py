@@ -1,9 +1,31 @@
 """A study made of whatever cells a test gives it."""
 
-from neuralcollapse.studies import Calculation, Claim, Evidence, Holds, Planned, Results, Solve, Study, Train
+import os
+import signal
+
+from neuralcollapse.studies import Calculation, Claim, Evidence, Holds, Planned, Results, Solve, Study, Train, engines
+from neuralcollapse.studies._engines._engine import Engine, Failure, one_line
 from neuralcollapse.studies._pictures import figure
+from neuralcollapse.studies._store import run_cell
 from neuralcollapse.training import Plan
 from neuralcollapse.ufm import NormalizedUFM
+
+
+@engines.add("inline")
+class Inline(Engine):
+    """Cells in this process: for tests of everything but the processes."""
+
+    parallel = 1
+
+    def run(self, cells, store, root):
+        for cell in cells:
+            try:
+                run_cell(cell, store.cell(cell), root)
+            except (ValueError, OSError) as error:
+                yield Failure(cell, one_line(error))
+            else:
+                yield cell
+
 
 PLAN = Plan(
     data="digits", per_class=6, test_per_class=4, model="mlp:width=8,depth=1", epochs=2, batch_size=16, metrics=("nc1",)
@@ -31,6 +53,13 @@ class Small(Study):
         picture, axes = figure()
         axes[0, 0].plot(range(len(results)), "o")
         return picture
+
+
+class Deadly(Calculation):
+    """Kills the process that runs it."""
+
+    def run(self, folder, *, root, report):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def solve_cell(seed: int = 0, **options) -> Solve:

@@ -5,14 +5,20 @@ import fcntl
 import json
 import multiprocessing
 import os
+import random
 import signal
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from neuralcollapse.studies import first_steps, run_studies
-from neuralcollapse.studies._store import Store
-from small_study import Small, calculation_cell, solve_cell, train_cell
+from neuralcollapse.studies import Calculation, Evidence, Planned, Variation, first_steps, query, run_studies
+from neuralcollapse.studies._forecast import Forecast, Progress
+from neuralcollapse.studies._store import Store, run_cell
+from neuralcollapse.studies._variation import parse_settings
+from small_study import Deadly, Small, calculation_cell, solve_cell, train_cell
 
 pytestmark = pytest.mark.unchecked
 
@@ -34,7 +40,7 @@ def contents(folder):
 
 def test_each_kind_of_cell_runs_and_is_read_back(tmp_path):
     cells = solve_cell(), train_cell(), calculation_cell()
-    outcome = Small(*cells).run("desk", tmp_path, workers=1)
+    outcome = Small(*cells).run("desk", tmp_path, engine="inline")
     assert outcome.verdict == "holds"
     assert outcome.headline.why == "3 cells ran."
     facts = json.loads((tmp_path / "test" / "small" / "study.json").read_text())
@@ -46,11 +52,11 @@ def test_each_kind_of_cell_runs_and_is_read_back(tmp_path):
 
 def test_a_rerun_runs_nothing_and_changes_nothing(tmp_path):
     study = Small(solve_cell(0), train_cell())
-    study.run("desk", tmp_path, workers=1)
+    study.run("desk", tmp_path, engine="inline")
     before = contents(tmp_path)
     marks = {path: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*/*")}
     seen = []
-    study.run("desk", tmp_path, workers=1, on_status=seen.append)
+    study.run("desk", tmp_path, engine="inline", on_status=seen.append)
     assert [(status.done, status.cells) for status in seen] == [(2, 2)]
     assert contents(tmp_path) == before
     assert marks == {path: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*/*")}
@@ -72,7 +78,7 @@ def test_keys_follow_the_plan_and_not_the_labels():
 
 def test_a_failed_cell_leaves_the_others_alone(tmp_path):
     broken = train_cell(data="mnist")
-    outcome = Small(solve_cell(), broken).run("desk", tmp_path, root=tmp_path / "nowhere", workers=1)
+    outcome = Small(solve_cell(), broken).run("desk", tmp_path, root=tmp_path / "nowhere", engine="inline")
     assert outcome.verdict == "underpowered"
     assert list(outcome.failures) == ["cell=1"]
     assert "mnist" in outcome.failures["cell=1"]
@@ -99,17 +105,10 @@ def test_a_killed_worker_loses_no_cell(tmp_path):
 
 
 def test_a_cell_that_kills_its_worker_is_named(tmp_path):
-    deadly, fine = train_cell(epochs=4000), solve_cell()
-    store = Store(tmp_path)
-
-    def kill_always(status):
-        if (store.cell(deadly) / "run" / "plan.json").is_file():
-            for child in multiprocessing.active_children():
-                os.kill(child.pid, signal.SIGKILL)
-
-    outcome = Small(fine, deadly).run("desk", tmp_path, workers=1, on_status=kill_always)
-    assert outcome.failures == {"cell=1": "its process was killed (out of memory?)"}
-    assert store.finished(fine)
+    deadly, fine = Deadly("geometric/bound", {}), [solve_cell(seed) for seed in range(5)]
+    outcome = Small(deadly, *fine).run("desk", tmp_path, workers=1)
+    assert outcome.failures == {"cell=0": "its process was killed (out of memory?)"}
+    assert all(Store(tmp_path).finished(cell) for cell in fine)
 
 
 def test_an_interrupted_cell_goes_on_or_starts_over_to_the_same_result(tmp_path):
@@ -130,14 +129,242 @@ def test_an_interrupted_cell_goes_on_or_starts_over_to_the_same_result(tmp_path)
         assert contents(part) == contents(tmp_path / "whole")
 
 
-def test_an_unreadable_result_is_named(tmp_path):
-    study = Small(solve_cell(0), solve_cell(1))
-    study.run("desk", tmp_path, workers=1)
-    (Store(tmp_path).cell(solve_cell(1)) / "trace" / "history.jsonl").write_text("{")
-    outcome = study.run("desk", tmp_path, workers=1)
+@pytest.mark.parametrize("file", ["cell.json", "result.json", "trace/history.jsonl"])
+def test_a_damaged_result_is_run_again_and_said_so(tmp_path, file):
+    study = Small(calculation_cell(), solve_cell(0))
+    study.run("desk", tmp_path, engine="inline")
+    whole = contents(tmp_path)
+    damaged = Store(tmp_path).cell(calculation_cell() if file == "result.json" else solve_cell(0))
+    broken = damaged / file
+    assert broken.is_file()
+    broken.write_text("{}")
+    said = []
+    outcome = study.run("desk", tmp_path, engine="inline", on_status=lambda status: said.append(status.note))
+    assert outcome.verdict == "holds"
+    notes = [note for note in said if note]
+    assert len(notes) == 1
+    assert "run again" in notes[0]
+    assert str(damaged) in notes[0]
+    assert contents(tmp_path) == whole
+
+
+def test_a_result_that_cannot_be_read_twice_is_a_failure(tmp_path):
+    outcome = Small(solve_cell(), Unreadable("geometric/bound", calculation_cell().arguments)).run(
+        "desk", tmp_path, engine="inline"
+    )
     assert outcome.verdict == "underpowered"
-    assert "cannot be read" in outcome.failures["cell=1"]
-    assert solve_cell(1).key in outcome.failures["cell=1"]
+    assert outcome.failures == {"cell=1": "its result cannot be read (never)"}
+
+
+def test_broken_files_of_another_study_do_not_end_a_run(tmp_path):
+    Small(solve_cell(1), name="test/other").run("desk", tmp_path, engine="inline")
+    Small(solve_cell(2), name="test/third").run("desk", tmp_path, engine="inline")
+    (tmp_path / "test" / "other" / "study.json").write_text('{"id": "test/ot')
+    (Store(tmp_path).cell(solve_cell(2)) / "trace" / "history.jsonl").write_text("[]")
+    said = []
+    for nonsense in ("{}", "[]", "null", '{"parts": 3}', "[" * 100_000):
+        (tmp_path / "test" / "fourth").mkdir(exist_ok=True)
+        (tmp_path / "test" / "fourth" / "study.json").write_text(nonsense)
+        said.clear()
+        outcome = Small(solve_cell(0)).run("desk", tmp_path, engine="inline", on_status=said.append)
+        assert outcome.verdict == "holds"
+        assert sum("left out of the index" in (status.note or "") for status in said) == 3
+    assert [row[0] for row in query(tmp_path, "select study from studies order by study").rows] == [
+        "test/small",
+        "test/third",
+    ]
+
+
+def test_a_study_that_cannot_judge_its_results_does_not_end_a_run(tmp_path):
+    class Broken(Small):
+        def evidence(self, results):
+            return {"all": results[0].value["nothing"]}
+
+    both = [Broken(solve_cell(), name="test/broken"), Small(solve_cell())]
+    broken, fine = run_studies(both, "desk", tmp_path, engine="inline")
+    assert fine.verdict == "holds"
+    assert broken.verdict == "underpowered"
+    assert "the study itself" in broken.failures
+
+
+# time -----------------------------------------------------------------------------------------------------------------
+
+
+def test_processor_time_is_summed_over_sessions(tmp_path):
+    """A cell that is interrupted after it has worked for two seconds keeps them."""
+    cell, store = Slow(), Store(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(cell, store.cell(cell), None)
+    first = store.progress(cell)
+    assert first.cpu_seconds > 1.0
+    assert first.fraction == 0.5
+    run_cell(cell, store.cell(cell), None)
+    assert store.finished(cell)
+    assert store.cpu_seconds(cell) > first.cpu_seconds + 1.0
+    assert store.seconds(cell) > first.seconds + 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Slow(Calculation):
+    """Works for a second and a half, and is interrupted the first time."""
+
+    name: str = "geometric/bound"
+
+    def run(self, folder, *, root, report):
+        mark, began = folder / "begun", time.process_time()
+        while time.process_time() - began < 1.5:
+            report(0.5)
+        if not mark.exists():
+            mark.touch()
+            raise KeyboardInterrupt
+        (folder / "result.json").write_text('{"a": 1}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Unreadable(Calculation):
+    def read(self, folder):
+        raise ValueError("never")
+
+
+def cells_of(*seconds, seeds=3):
+    """Families of cells that guess so many seconds, three seeds each."""
+    return [Guessed("x", {"seconds": length, "seed": seed}) for length in seconds for seed in range(seeds)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Guessed(Calculation):
+    def guess(self):
+        return self.arguments["seconds"]
+
+
+def test_the_longest_cells_begin_first():
+    cells = cells_of(1, 5, 3)
+    assert [cell.guess() for cell in Forecast(cells, 2).longest_first(cells)] == [5] * 3 + [3] * 3 + [1] * 3
+    forecast = Forecast(cells, 2)
+    forecast.learn(cells[0], 100.0)  # what has run is known, whatever it guessed
+    forecast.learn(cells[3], 5.0)
+    assert [cell.guess() for cell in forecast.longest_first(cells)] == [1] * 3 + [3] * 3 + [5] * 3
+
+
+def test_time_left_follows_from_families_that_have_run():
+    cells = cells_of(1, 5, 3)
+    forecast = Forecast(cells, 2)
+    assert forecast.left({}) is None
+    forecast.learn(cells[0], 10.0)  # ten times the guess: all guesses are scaled
+    assert forecast.left({}) == pytest.approx((2 * 10 + 3 * 50 + 3 * 30) / 2)
+    # The second family is half done after 40 seconds; the third is guessed by what the others took: 90 for 6.
+    expected = (2 * 10 + 40 + 2 * 80 + 3 * 3 * 90 / 6) / 2
+    assert forecast.left({cells[3].key: Progress(0.5, 40.0)}) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_time_left_is_right_within_a_factor_of_two(workers):
+    """A simulated run whose cells take times that their guesses do not know."""
+    draw = random.Random(workers)
+    cells = cells_of(*(draw.uniform(1, 100) for _ in range(12)))
+    pace = {cell.family: draw.uniform(2, 4) for cell in cells}
+    length = {cell.key: cell.guess() * pace[cell.family] for cell in cells}
+    forecast = Forecast(cells, workers)
+    queue, running, now, said = forecast.longest_first(cells), [], 0.0, []
+    while queue or running:
+        while queue and len(running) < workers:
+            running.append((queue.pop(0), now))
+        first, began = min(running, key=lambda pair: pair[1] + length[pair[0].key])
+        until = began + length[first.key]
+        step = (until - now) / 3
+        for _ in range(3):
+            now += step
+            under_way = {c.key: Progress((now - b) / length[c.key], now - b) for c, b in running}
+            said.append((now, forecast.left(under_way)))
+        running.remove((first, began))
+        forecast.learn(first, length[first.key])
+    for moment, left in said:
+        if left is not None and moment < 0.95 * now:
+            assert 0.5 < left / (now - moment) < 2
+
+
+def test_the_guess_of_a_net_grows_with_its_work():
+    small, wide, long = train_cell(), train_cell(model="mlp:width=512,depth=4"), train_cell(epochs=20)
+    assert small.guess() < wide.guess()
+    assert long.guess() == pytest.approx(10 * small.guess())
+    assert solve_cell(max_iter=10).guess() < solve_cell(max_iter=1000).guess()
+
+
+def test_only_cells_under_way_are_asked_how_far_they_are(tmp_path, monkeypatch):
+    """With thousands of small cells the questions would cost as much as a worker."""
+    asked = []
+    progress = Store.progress
+    monkeypatch.setattr(Store, "progress", lambda self, cell: (asked.append(cell.key), progress(self, cell))[1])
+    cells = [train_cell(epochs=1200), *(solve_cell(seed) for seed in range(60))]
+    Small(*cells).run("desk", tmp_path, workers=1, on_status=lambda status: None)
+    assert len(set(asked)) <= 4
+
+
+# variations -----------------------------------------------------------------------------------------------------------
+
+
+class Seeded(Small):
+    def cells(self, profile):
+        for seed in self.seeds(profile):
+            yield Planned(solve_cell(seed), {"what": "solve", "seed": seed})
+            yield Planned(train_cell(seed=seed), {"what": "net", "seed": seed})
+
+    def evidence(self, results):
+        return {"all": Evidence.exact(True)}
+
+
+def test_variations_are_kept_apart_and_marked(tmp_path):
+    plain, varied = Seeded(), Seeded().vary({"epochs": 1}, (3,))
+    outcomes = run_studies([plain.vary(seeds=(3,)), varied], "desk", tmp_path, engine="inline")
+    assert [outcome.folder.name for outcome in outcomes] == ["small+seeds=3", "small+epochs=1+seeds=3"]
+    facts = json.loads((outcomes[1].folder / "study.json").read_text())
+    assert facts["id"] == "test/small"
+    assert facts["variation"] == {"settings": {"epochs": 1}, "seeds": [3]}
+    assert [cell["spec"].get("plan", {}).get("epochs") for cell in facts["cells"]] == [None, 1]
+    assert len(list((tmp_path / "cells").iterdir())) == 3  # the solve is shared
+    assert query(tmp_path, "select count(*) from cells where study = 'test/small+epochs=1+seeds=3'").rows == [(2,)]
+
+
+def test_settings_reach_every_kind_of_cell():
+    settings = {"max_iter": 7, "dim": 6, "method": "lbfgs"}
+    (entry,) = Small(solve_cell()).vary(settings).planned("desk")
+    assert (entry.cell.options["max_iter"], entry.cell.problem.dim, entry.cell.method) == (7, 6, "lbfgs")
+    (entry,) = Small(calculation_cell()).vary({"points": 7}).planned("desk")
+    assert entry.cell.arguments["points"] == 7
+    (entry,) = Small(train_cell()).vary({"loss": "focal:gamma=2"}).planned("desk")
+    assert entry.cell.plan.loss == "focal:gamma=2"
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (
+            lambda: Small(solve_cell()).vary({"epoch": 3}).planned("desk"),
+            "no cell of study test/small",
+        ),
+        (lambda: Small(train_cell()).vary({"epochs": -3}).planned("desk"), "epochs"),
+        (lambda: Small(solve_cell()).vary(seeds=(1, 2)).planned("desk"), "has no seeds to choose"),
+        (lambda: Seeded().vary(seeds=(1, 1)), "seeds must be different"),
+        (lambda: Seeded().vary({"seed": 4}).planned("desk"), "compares values of seed"),
+        (lambda: parse_settings(["epochs"]), "takes NAME=VALUE"),
+        (lambda: parse_settings(["a=1", "a=2"]), "given twice"),
+    ],
+)
+def test_variations_that_cannot_be(make, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make()
+
+
+@given(st.dictionaries(st.sampled_from(["data", "epochs", "loss"]), st.text(max_size=80) | st.integers(), min_size=1))
+def test_slugs_are_names_of_folders(settings):
+    slug = Variation(settings).slug
+    assert len(slug) < 90
+    assert "/" not in slug
+    assert slug.isascii()
+
+
+def test_the_slug_tells_variations_apart():
+    assert Variation({"data": "a/b"}).slug != Variation({"data": "a b"}).slug
 
 
 def test_one_run_at_a_time_in_a_folder(tmp_path):

@@ -18,7 +18,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("it's a folder")
     broken = train_cell(data="mnist")
     studies = [Small(solve_cell(), train_cell(), calculation_cell()), Small(train_cell(), broken, name="test/two")]
-    run_studies(studies, "desk", folder, workers=1, root=folder / "nowhere")
+    run_studies(studies, "desk", folder, engine="inline", root=folder / "nowhere")
     return folder
 
 

@@ -8,7 +8,7 @@ from rich.progress import Progress, ProgressColumn
 
 from ._terminal import terminal
 
-__all__ = ["Bar"]
+__all__ = ["Bar", "clock"]
 
 Shown = TypeVar("Shown", bound="Bar")
 
@@ -37,10 +37,10 @@ class Bar:
         if self._began is None:
             self._began = now, done
         start, before = self._began
-        return f"{_duration((now - start) * (1 - done) / (done - before))} left" if done > before else ""
+        return f"{clock((now - start) * (1 - done) / (done - before))} left" if done > before else ""
 
 
-def _duration(seconds: float) -> str:
+def clock(seconds: float) -> str:
     """Hours, minutes and seconds, as on a clock."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

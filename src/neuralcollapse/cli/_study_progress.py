@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from ..studies import Outcome, Status
-from ._progress import Bar
+from ._progress import Bar, clock
 
 __all__ = ["Display"]
 
@@ -27,10 +27,13 @@ class Display(Bar):
     def status(self, status: Status) -> None:
         """Called whenever something has happened, and twice a second otherwise."""
         now = time.monotonic()
-        left, text = self.time_left(status.fraction), f"{status.done}/{status.cells}"
+        left = "" if status.seconds_left is None else f"{clock(status.seconds_left)} left"
+        text = f"{status.done}/{status.cells}"
         self.bar.update(self.task, completed=status.fraction, text=text, left=left)
         if status.failure is not None:
             self.console.print(f"a cell failed: {status.failure}", markup=False, highlight=False, soft_wrap=True)
+        if status.note is not None:
+            self.console.print(status.note, markup=False, highlight=False, soft_wrap=True)
         due = now - self.last_line >= LINE_SECONDS or status.done == status.cells
         if self.bar.disable and status.done != self.seen and due:
             self.last_line, self.seen = now, status.done
@@ -40,7 +43,7 @@ class Display(Bar):
         """Called with each study's verdict."""
         console = Console(highlight=False, soft_wrap=True)
         style = MARKS[outcome.verdict]
-        console.print(f"[bold]{outcome.study.id}[/bold] ({outcome.profile}): [{style}]{outcome.verdict}[/{style}]")
+        console.print(f"[bold]{outcome.study.name}[/bold] ({outcome.profile}): [{style}]{outcome.verdict}[/{style}]")
         for part in outcome.parts:
             ours = " (ours)" if part.kind == "ours" else ""
             console.print(f"  [{MARKS[part.verdict]}]{part.verdict}[/]{ours}: {escape(part.says)} {escape(part.why)}")

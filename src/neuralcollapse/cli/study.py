@@ -1,6 +1,5 @@
 """``neuralcollapse study``: list, show and run the papers' figures and tables."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,58 +8,55 @@ from cyclopts import App, Parameter
 from ._app import app, print_json
 
 if TYPE_CHECKING:
-    from ..studies import Claim, Study
+    from ..studies import Profile, Study
 
-study = App(name="study", help="Every figure and table of the papers: list, show and run.")
+study = App(name="study", help="The figures and tables of the papers: list, show and run.")
 app.command(study)
 
 Flag = Annotated[bool, Parameter(negative="")]
 
 
 @study.command(name="list")
-def list_studies(*, json: Flag = False) -> None:
-    """Say which studies there are, what they ask and what they cost.
+def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
+    """Say which studies there are, what they ask, what they cost and, where they have run, what came out.
 
     Parameters
     ----------
+    out
+        Folder of the results that verdicts are read from.
     json
-        Print one JSON list instead of a table.
+        Print one JSON list instead.
 
     """
     from rich.console import Console
-    from rich.table import Table
 
     from ..studies import get, studies
+    from ._study_words import print_list, verdicts_in
 
     every = [get(name) for name in studies]
+    verdicts = verdicts_in(out)
     if json:
-        rows = [
-            {
-                "id": one.id,
-                "paper": one.paper,
-                "figures": list(one.figures),
-                "question": one.question,
-                "claims": [claim.says for claim in one.claims],
-                "costs": dict(one.costs),
-            }
-            for one in every
-        ]
-        print_json(rows)
+        print_json(
+            [
+                {
+                    "id": one.id,
+                    "paper": one.paper,
+                    "figures": list(one.figures),
+                    "question": one.question,
+                    "claims": [claim.says for claim in one.claims if claim.kind == "paper"],
+                    "costs": dict(one.costs),
+                    "verdict": verdicts.get(one.id),
+                }
+                for one in every
+            ]
+        )
         return
-    table = Table(title="studies (neuralcollapse study run ID --profile smoke|desk|paper)")
-    table.add_column("id", no_wrap=True)
-    table.add_column("figures")
-    table.add_column("question", ratio=1)
-    for profile in ("smoke", "desk", "paper"):
-        table.add_column(profile)
-    for one in every:
-        table.add_row(one.id, ", ".join(one.figures), one.question, *(one.costs[p] for p in ("smoke", "desk", "paper")))
-    Console().print(table)
+    print_list(Console(highlight=False), every, verdicts)
 
 
 @study.command
 def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
-    """Print the exact plan of a study.
+    """Print what a study claims, with limits and floors, and its exact plan.
 
     Examples
     --------
@@ -80,48 +76,15 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
 
     from ..studies import get
     from ..studies._study import check_profile
+    from ._study_words import print_study, study_facts
 
     one = get(name)
     size = check_profile(profile)
     planned = one.planned(size)
-    facts: dict[str, Any] = {
-        "id": one.id,
-        "paper": one.paper,
-        "figures": list(one.figures),
-        "question": one.question,
-        "claims": [_claim(claim) for claim in one.claims],
-        "profile": size,
-        "cost": one.costs[size],
-        "setting": one.setting.get(size),
-        "cells": [
-            {"labels": dict(entry.labels), "kind": entry.cell.kind, "key": entry.cell.key, **entry.cell.spec()}
-            for entry in planned
-        ],
-    }
     if json:
-        print_json(facts)
+        print_json(study_facts(one, size, planned))
         return
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{one.id}[/bold]  ({one.paper} paper: {_figures(one)}; {one.costs[size]} at profile {size})")
-    console.print(one.question)
-    if one.claim:
-        console.print(f"Claim: {one.claim}", markup=False)
-    for claim in one.claims:
-        facts_of = _claim(claim)
-        console.print(f"Claim ({claim.kind}, {claim.source}): {claim.says} Limit: {facts_of['limit']}.", markup=False)
-        if claim.floor:
-            console.print(f"  A contradiction needs: {claim.floor}.", markup=False)
-    if one.setting.get(size):
-        console.print(f"Setting: {one.setting[size]}")
-    specs = [_flat(entry.cell.spec()) for entry in planned]
-    common = {k: v for k, v in specs[0].items() if all(spec.get(k, object()) == v for spec in specs)}
-    console.print(f"\n{len(planned)} cells ({planned[0].cell.kind}). All have:")
-    for key, value in common.items():
-        console.print(f"  {key} = {_shown(value)}", markup=False)
-    console.print("Each has besides:")
-    for entry, spec in zip(planned, specs, strict=True):
-        own = ", ".join(f"{key}={_shown(value)}" for key, value in spec.items() if key not in common)
-        console.print(f"  {entry.cell.key}  {own or entry.name}", markup=False)
+    print_study(Console(highlight=False), one, size, planned)
 
 
 @study.command
@@ -129,22 +92,28 @@ def run(
     *names: str,
     profile: str = "desk",
     out: Path = Path("results"),
+    part: str | None = None,
+    setting: Annotated[list[str] | None, Parameter(name="--set")] = None,
+    seeds: str | None = None,
     engine: str = "local",
     workers: int | None = None,
     root: Path | None = None,
+    fresh: Flag = False,
     resume: Flag = False,
     first_steps: int | None = None,
     json: Flag = False,
 ) -> int:
-    """Run studies, check their claims and draw their pictures into OUT/ID.
+    """Run studies, judge their claims and draw their pictures into OUT/ID.
 
-    Cells that OUT holds already are not run again. Exit code 1 when a cell failed.
+    Cells that OUT holds already are not run again, and interrupted ones go on from their last checkpoint. Exit code 1
+    when a cell failed.
 
     Examples
     --------
         neuralcollapse study run geometric/bound
         neuralcollapse study run losses/collapse losses/accuracy --profile smoke --out try
-        neuralcollapse study run all --profile desk --root data --resume
+        neuralcollapse study run --part nets --profile desk --root data
+        neuralcollapse study run losses/collapse --set epochs=50 --seeds 1,2,3
         neuralcollapse study run mse/rescaling --profile paper --first-steps 2
 
     Parameters
@@ -155,14 +124,22 @@ def run(
         smoke (seconds), desk (minutes) or paper (the papers' own size).
     out
         Folder of the results.
+    part
+        UFM: of the chosen studies (all, if none is named) only those without nets; nets: only those with.
+    setting
+        NAME=VALUE, as often as you like: a variation of your own, kept apart from the plain results.
+    seeds
+        Seeds of your own, such as 1,2,3: a variation too.
     engine
         local, or ray for a cluster.
     workers
         Processes (default: one a core).
     root
         Folder of the data sets (default: the variable NEURALCOLLAPSE_DATA).
+    fresh
+        Start all cells of these studies over.
     resume
-        Let interrupted cells go on from their last checkpoint.
+        What is done anyway: go on where an earlier run ended.
     first_steps
         Only begin each cell and stop after so many steps, to see that the plan works; writes nothing.
     json
@@ -175,11 +152,10 @@ def run(
     from ..studies._study import check_profile
     from ._study_progress import Display
 
-    if not names:
-        raise ValueError("study run needs the id of a study, or 'all' (see: neuralcollapse study list)")
-    known = list(layer.studies) if "all" in names else list(dict.fromkeys(names))
-    chosen = [layer.get(name) for name in known]
+    if fresh and resume:
+        raise ValueError("--fresh and --resume exclude each other")
     size = check_profile(profile)
+    chosen = _varied(_chosen(names, part, size), setting or [], seeds)
     if first_steps is not None:
         return _first_steps(chosen, size, first_steps, root)
     with Display() as display:
@@ -190,7 +166,7 @@ def run(
             engine=engine,
             workers=workers,
             root=root,
-            resume=resume,
+            resume=not fresh,
             on_status=display.status,
             on_outcome=None if json else display.outcome,
         )
@@ -200,20 +176,50 @@ def run(
                 {
                     "id": outcome.study.id,
                     "profile": outcome.profile,
+                    "variation": None if outcome.study.variation is None else outcome.study.variation.to_dict(),
                     "verdict": outcome.verdict,
-                    "parts": [part.to_dict() for part in outcome.parts],
+                    "parts": [one.to_dict() for one in outcome.parts],
                     "folder": str(outcome.folder),
                     "failures": outcome.failures,
                 }
                 for outcome in outcomes
             ]
         )
-    failed = any(outcome.failures for outcome in outcomes)
-    if not json:
+    else:
         Console(stderr=True, highlight=False).print(
-            f"report: neuralcollapse report {out} --out report.html", soft_wrap=True
+            f"report: neuralcollapse report {out} --out report.html", soft_wrap=True, markup=False
         )
-    return 1 if failed else 0
+    return 1 if any(outcome.failures for outcome in outcomes) else 0
+
+
+def _chosen(names: tuple[str, ...], part: str | None, profile: "Profile") -> "list[Study]":
+    from .. import studies as layer
+
+    if not names and part is None:
+        raise ValueError("study run needs the id of a study, 'all' or --part (see: neuralcollapse study list)")
+    known = list(layer.studies) if "all" in names or not names else list(dict.fromkeys(names))
+    chosen = [layer.get(name) for name in known]
+    if part is None:
+        return chosen
+    if part.lower() not in ("ufm", "nets"):
+        raise ValueError(f"--part must be UFM or nets, got {part!r}")
+    nets = part.lower() == "nets"
+    kept = [one for one in chosen if one.trains_nets(profile) == nets]
+    if not kept:
+        raise ValueError(f"--part {part}: none of {', '.join(known)} is of that part")
+    return kept
+
+
+def _varied(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "list[Study]":
+    from ..studies._variation import parse_settings
+
+    if not settings and seeds is None:
+        return chosen
+    try:
+        numbers = None if seeds is None else tuple(int(text) for text in seeds.split(","))
+    except ValueError:
+        raise ValueError(f"--seeds takes integers such as 1,2,3, got {seeds!r}") from None
+    return [one.vary(parse_settings(settings), numbers) for one in chosen]
 
 
 def _first_steps(chosen: "list[Study]", profile: Any, steps: int, root: Path | None) -> int:
@@ -224,28 +230,5 @@ def _first_steps(chosen: "list[Study]", profile: Any, steps: int, root: Path | N
     console = Console(highlight=False, soft_wrap=True)
     for one in chosen:
         for name, outcome in first_steps(one, profile, steps, root):
-            console.print(f"{one.id}: {name}: {outcome}", markup=False)
+            console.print(f"{one.name}: {name}: {outcome}", markup=False)
     return 0
-
-
-def _claim(claim: "Claim") -> dict[str, Any]:
-    return {**asdict(claim), "limit": claim.limit.words(claim.unit)}
-
-
-def _figures(one: "Study") -> str:
-    numbers = [f"figure {figure}" if figure[:1].isdigit() else figure for figure in one.figures]
-    return ", ".join(numbers)
-
-
-def _flat(spec: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in spec.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return {key.removeprefix("plan."): value for key, value in flat.items()} if not prefix else flat
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)

@@ -14,9 +14,11 @@ from .._support.registry import load_entries
 from ._cells import Calculation, Cell, Solve, Train, calculations
 from ._engines import engines
 from ._index import Answer, query
+from ._outcome import Outcome
 from ._results import Planned, Result, Results
-from ._run import Outcome, Status, first_steps, run_studies
+from ._run import Status, first_steps, run_studies
 from ._study import PROFILES, Profile, Study, Verdict, studies
+from ._variation import Variation
 from .claims import (
     Above,
     Agrees,
@@ -63,6 +65,7 @@ __all__ = [
     "Status",
     "Study",
     "Train",
+    "Variation",
     "Verdict",
     "calculations",
     "conclude",

@@ -1,18 +1,24 @@
 """Cells: the units of work of a study. A cell is a plain value; its key decides where its result lies."""
 
 import hashlib
+import inspect
 import json
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
 from .._support.files import write_json
 from .._support.registry import Registry
+from ..data import sources
+from ..models import create
 from ..training import Plan, Progress, Run, train
 from ..ufm import Problem, Trace, solve
 
@@ -54,6 +60,24 @@ class Cell(ABC):
     def rows(folder: Path) -> Iterator[dict[str, Any]]:
         """The history for the index: ``step``, ``split`` and values by name."""
 
+    def guess(self) -> float:
+        """Roughly the seconds that it takes, to begin with the longest; siblings that have run tell it better."""
+        return 1.0
+
+    def with_setting(self, name: str, value: Any) -> "Cell | None":
+        """The cell with one of its settings changed; None if it has none of this name."""
+        return None
+
+    @property
+    def family(self) -> str:
+        """As :attr:`key`, but the same for cells that differ by their seed only."""
+        spec = self.spec()
+        bare = {name: entry for name, entry in spec.items() if name != "seed"}
+        for part in ("plan", "arguments"):
+            if part in bare:
+                bare[part] = {name: entry for name, entry in bare[part].items() if name != "seed"}
+        return json.dumps([self.kind, bare], sort_keys=True)
+
     @property
     def key(self) -> str:
         """Sixteen digits that two cells share exactly when they do the same."""
@@ -90,6 +114,18 @@ class Train(Cell):
     def read(self, folder: Path) -> Run:
         return Run.open(folder / "run")
 
+    def guess(self) -> float:
+        images, work = _images_and_work(self.plan.data, self.plan.model)
+        if self.plan.per_class is not None:
+            images = self.plan.per_class * _source(self.plan.data).num_classes
+        # A step is about three forward passes; cores here do some 40 GFLOP/s, and the loop costs 20 microseconds.
+        return self.plan.epochs * images * (3 * work / 4e10 + 2e-5)
+
+    def with_setting(self, name: str, value: Any) -> "Train | None":
+        if name not in Plan.model_fields:
+            return None
+        return replace(self, plan=Plan(**{**self.plan.model_dump(), name: value}))
+
     @staticmethod
     def rows(folder: Path) -> Iterator[dict[str, Any]]:
         for row in Run.open(folder / "run").history:
@@ -106,6 +142,25 @@ class Train(Cell):
         with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder, suppress(_Enough):
             train(self.plan, Path(folder) / "run", root=root, on_step=after_step)
         return "loss " + ", ".join(f"{loss:.4g}" for loss in losses)
+
+
+def _source(data: str) -> Any:
+    name, arguments = sources.parse(data)
+    return sources[name](**arguments)
+
+
+@lru_cache(maxsize=256)
+def _images_and_work(data: str, model: str) -> tuple[int, float]:
+    """Training images of a data set, and the floating-point operations of a net on one of them."""
+    source = _source(data)
+    channels, *sides = source.image_shape
+    side = getattr(source, "size", None)
+    shape = (channels, side, side) if side else (channels, *sides)
+    net = create(model, shape, source.num_classes).eval()
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        net(torch.zeros(1, *shape))
+    return source.train_size, float(counter.get_total_flops())
 
 
 class _Enough(Exception):  # noqa: N818 (not an error)
@@ -142,6 +197,21 @@ class Solve(Cell):
     def read(self, folder: Path) -> Trace:
         return Trace.load(folder / "trace")
 
+    def guess(self) -> float:
+        entries = sum(self.problem.counts) * self.problem.dim * self.problem.num_classes
+        return self.options.get("max_iter", 1000) * (5e-4 + 2e-9 * entries)
+
+    def with_setting(self, name: str, value: Any) -> "Solve | None":
+        if name in ("method", "seed", "scale"):
+            return replace(self, **{name: value})
+        problem = json.loads(self.problem.to_json())
+        if name in problem and name != "model":
+            return replace(self, problem=Problem.from_json(json.dumps({**problem, name: value})))
+        known = inspect.signature(solve).parameters
+        if name in self.options or (name in known and name not in ("problem", "start", "on_record")):
+            return replace(self, options={**self.options, name: value})
+        return None
+
     @staticmethod
     def rows(folder: Path) -> Iterator[dict[str, Any]]:
         for row in Trace.load(folder / "trace").rows():
@@ -171,7 +241,13 @@ class Calculation(Cell):
         write_json(folder / "result.json", calculations[self.name](**self.arguments))
 
     def read(self, folder: Path) -> dict[str, Any]:
-        return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        if not isinstance(result, dict) or not result:
+            raise ValueError("result.json holds no results")
+        return result
+
+    def with_setting(self, name: str, value: Any) -> "Calculation | None":
+        return replace(self, arguments={**self.arguments, name: value}) if name in self.arguments else None
 
     @staticmethod
     def rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -184,11 +260,9 @@ class Calculation(Cell):
         return f"{len(calculations[self.name](**self.arguments))} results"
 
 
+KINDS: dict[str, type[Cell]] = {cell.kind: cell for cell in (Train, Solve, Calculation)}
+
+
 def rows_of(kind: str, folder: Path) -> Iterator[dict[str, Any]]:
     """:meth:`Cell.rows` of the cell of this kind in ``folder``."""
-    return {cell.kind: cell for cell in (Train, Solve, Calculation)}[kind].rows(folder)
-
-
-def start_over(folder: Path) -> None:
-    """Forget what an interrupted cell left."""
-    shutil.rmtree(folder, ignore_errors=True)
+    return KINDS[kind].rows(folder)

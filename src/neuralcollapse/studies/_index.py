@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._support.files import atomic_write
+from ._cells import KINDS, rows_of
 
 __all__ = ["Answer", "query", "write_index"]
 
@@ -33,22 +34,45 @@ RUNS = ("accuracy", "loss", "value", "nc1", "nc2", "nc3")
 """Metrics whose last values are columns of ``runs``, the table that a bare condition is asked of."""
 
 
-def write_index(folder: Path) -> None:
-    """Write ``folder/index/{studies,cells,metrics}.parquet`` from the files of all studies and cells."""
-    outcomes = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/*/study.json"))]
+def write_index(folder: Path) -> list[str]:
+    """Write ``folder/index/{studies,parts,cells,metrics}.parquet`` from the files of all studies and cells.
+
+    Returns what it had to leave out: the files of a study that cannot be read must not end the run of another.
+    """
+    notes: list[str] = []
+    outcomes = list(_outcomes(folder, notes))
     rows: dict[str, Iterator[dict[str, Any]]] = {
-        "studies": ({**outcome, "study": outcome["id"]} for outcome in outcomes),
+        "studies": (outcome for outcome in outcomes),
         "parts": (
-            {**part, "study": outcome["id"], "profile": outcome["profile"], "part": part["name"]}
+            {**part, "study": outcome["study"], "profile": outcome["profile"], "part": part["name"]}
             for outcome in outcomes
             for part in outcome["parts"]
         ),
         "cells": _cell_rows(folder, outcomes),
-        "metrics": _metric_rows(folder, outcomes),
+        "metrics": _metric_rows(folder, outcomes, notes),
     }
     for name, columns in TABLES.items():
         types = {column: TYPES.get(column, "VARCHAR") for column in columns}
         _write_table(folder / "index" / f"{name}.parquet", types, rows[name])
+    return notes
+
+
+def _outcomes(folder: Path, notes: list[str]) -> Iterator[dict[str, Any]]:
+    """What the studies of the folder left, as far as it is whole; ``study`` is the id with what varies."""
+    for path in sorted(folder.glob("*/*/study.json")):
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            whole = set(facts) >= {"id", "profile", "verdict", "parts", "cells"}
+            whole = whole and all(set(part) >= {"name", "verdict"} for part in facts["parts"])
+            for cell in facts["cells"] if whole else ():
+                whole = whole and set(cell) >= {"key", "error"} and cell["kind"] in KINDS
+                whole = whole and isinstance(cell["labels"], dict) and isinstance(cell["spec"], dict)
+        except (LookupError, OSError, RecursionError, TypeError, ValueError):
+            whole, facts = False, {}
+        if not whole:
+            notes.append(f"{path}: not the outcome of a study; it is left out of the index")
+        else:
+            yield {**facts, "study": path.parent.relative_to(folder).as_posix()}
 
 
 @dataclass(frozen=True)
@@ -140,7 +164,7 @@ def _cell_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[st
             except (OSError, ValueError, KeyError):
                 seconds = None
             yield {
-                "study": outcome["id"],
+                "study": outcome["study"],
                 "profile": outcome["profile"],
                 "cell": cell["key"],
                 "kind": cell["kind"],
@@ -154,21 +178,24 @@ def _cell_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[st
             }
 
 
-def _metric_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    from ._cells import rows_of
-
+def _metric_rows(folder: Path, outcomes: list[dict[str, Any]], notes: list[str]) -> Iterator[dict[str, Any]]:
     for outcome in outcomes:
         for cell in outcome["cells"]:
             if cell["error"] is not None:
                 continue
             plan = cell["spec"].get("plan") or cell["spec"].get("problem") or {}
             facts = {
-                "study": outcome["id"],
+                "study": outcome["study"],
                 "cell": cell["key"],
                 "label": _label(cell),
                 "loss": _text(plan.get("loss")),
             }
-            for row in rows_of(cell["kind"], folder / "cells" / cell["key"]):
+            try:
+                rows = list(rows_of(cell["kind"], folder / "cells" / cell["key"]))
+            except (AttributeError, LookupError, OSError, TypeError, ValueError):
+                notes.append(f"{folder / 'cells' / cell['key']}: not a whole result; it is left out of the index")
+                continue
+            for row in rows:
                 for name, value in row.items():
                     if name not in ("step", "split") and isinstance(value, int | float):
                         yield {**facts, "step": row["step"], "split": row["split"], "metric": name, "value": value}

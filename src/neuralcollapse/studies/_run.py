@@ -1,61 +1,38 @@
-"""Run studies: the cells that are missing, then each study's check, picture, table and verdict."""
+"""Run studies: the cells that are missing, then each study's verdicts, picture and table."""
 
-import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from .._support.checks import integer
-from .._support.files import write_json
-from ..training.run import describe_environment
-from ._cells import Cell, start_over
-from ._engines import Failure, engines
+from ._cells import Cell
+from ._engines import Engine, Failure, Running, engines
+from ._forecast import Forecast
 from ._index import write_index
-from ._pictures import empty_picture, save_picture, styled
-from ._results import Planned, Result, Results
+from ._outcome import Outcome, conclude_study
 from ._store import Store
 from ._study import Profile, Study, check_profile
-from .claims import Part, Ruling
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["Status", "first_steps", "run_studies"]
 
-__all__ = ["Outcome", "Status", "first_steps", "run_studies"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A study's parts with their verdicts, where its files are, and the cells that failed, by name, with errors."""
-
-    study: Study
-    profile: Profile
-    parts: tuple[Part, ...]
-    folder: Path
-    failures: dict[str, str]
-
-    @property
-    def headline(self) -> Part:
-        """The part that decides."""
-        return next(part for part in self.parts if part.decides)
-
-    @property
-    def verdict(self) -> Ruling:
-        """That of the part that decides."""
-        return self.headline.verdict
+TELL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far a run is: cells that are done, of how many, and the fraction of the work that counts parts of cells."""
+    """How far a run is: cells that are done, of how many, and the fraction of the work, parts of cells included."""
 
     done: int
     cells: int
     fraction: float
+    seconds_left: float | None = None
+    """None while nothing is known of how long cells take."""
     failure: str | None = None
     """Set when a cell has just failed."""
+    note: str | None = None
+    """Set when there is something to say that ends nothing: a damaged result that is run again."""
 
 
 def run_studies(
@@ -66,33 +43,33 @@ def run_studies(
     engine: str = "local",
     workers: int | None = None,
     root: str | Path | None = None,
-    resume: bool = False,
+    resume: bool = True,
     on_status: Callable[[Status], None] | None = None,
     on_outcome: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
     """Run some studies at one profile into the folder ``out``.
 
-    Cells with the same plan are run once, whichever study asks, and cells that ``out`` holds already are not run again.
-    A cell that was interrupted starts over, or goes on from its last checkpoint with ``resume``: the result is the
-    same. A cell that fails is reported and leaves the others alone; its study is then not decided.
+    Cells with the same plan are run once, whichever study asks; cells that ``out`` holds already are not run again, and
+    a cell that was interrupted goes on from its last checkpoint, to the same result. Without ``resume`` all cells of
+    these studies start over. A cell that fails is reported and leaves the others alone; its study is then underpowered.
 
     ``engine`` is ``"local"`` (``workers`` processes, None: one a core) or ``"ray"``; ``root`` the folder of the data.
     """
     wanted = list(chosen)
-    planned = {study.id: study.planned(check_profile(profile)) for study in wanted}
+    planned = {study.name: study.planned(check_profile(profile)) for study in wanted}
     runner = engines[engine](integer("workers", workers, minimum=1) if workers is not None else None)
-    store = Store(Path(out))
-    place = None if root is None else str(root)
+    session = _Session(Store(Path(out)), runner, None if root is None else str(root), on_status)
     outcomes = []
-    with store.locked():
+    with session.store.locked():
         cells = {entry.cell.key: entry.cell for entries in planned.values() for entry in entries}
-        failed = _run_missing(list(cells.values()), runner, store, place, resume, on_status)
+        found, failed = session.results_of(list(cells.values()), resume)
         for study in wanted:
-            outcome = _conclude(study, profile, planned[study.id], store, failed)
+            outcome = conclude_study(study, profile, planned[study.name], session.store, found, failed)
             outcomes.append(outcome)
             if on_outcome is not None:
                 on_outcome(outcome)
-        write_index(store.folder)
+        for note in write_index(session.store.folder):
+            session.note(note)
     return outcomes
 
 
@@ -108,108 +85,85 @@ def first_steps(
         yield entry.name, entry.cell.first_steps(steps, root=None if root is None else str(root))
 
 
-def _run_missing(
-    cells: list[Cell],
-    runner: Any,
-    store: Store,
-    root: str | None,
-    resume: bool,
-    on_status: Callable[[Status], None] | None,
-) -> dict[str, str]:
-    """Errors by key of the cells that failed."""
-    missing = [cell for cell in cells if not store.finished(cell)]
-    if not resume:
-        for cell in missing:
-            start_over(store.cell(cell))
-    left = {cell.key: cell for cell in missing}
-    failed: dict[str, str] = {}
+class _Session:
+    """One call of :func:`run_studies`: what is done, and what is said about it."""
 
-    def tell(failure: str | None = None) -> None:
-        if on_status is not None:
-            finished = len(cells) - len(left)
-            part = sum(store.progress(cell) for cell in left.values())
-            on_status(Status(finished, len(cells), (finished + part) / len(cells), failure))
+    def __init__(self, store: Store, runner: Engine, root: str | None, on_status: Callable[[Status], None] | None):
+        self.store, self.runner, self.root, self.on_status = store, runner, root, on_status
+        self.failed: dict[str, str] = {}
+        self.done = self.cells = 0
+        self.forecast = Forecast([], runner.parallel)
+        self.last = 0.0
 
-    tell()
-    if missing:
-        for event in runner.run(missing, store, root):
-            failure = None
-            if isinstance(event, Failure):
-                failure = failed[event.cell.key] = event.error
-                del left[event.cell.key]
-            elif event is not None:
-                del left[event.key]
-            tell(failure)
-    return failed
+    def results_of(self, cells: list[Cell], resume: bool) -> tuple[dict[str, Any], dict[str, str]]:
+        """Results and errors by key. A result that turns out to be damaged is run again, once."""
+        if not resume:
+            for cell in cells:
+                self.store.forget(cell)
+        for cell in cells:
+            if self.store.damaged(cell):
+                self._run_again(cell, "its mark is damaged")
+        self._run(cells, [cell for cell in cells if not self.store.finished(cell)])
+        found, unread = self._read(cells)
+        if unread:
+            for cell, error in unread:
+                self._run_again(cell, error)
+            self._run(cells, [cell for cell, _ in unread])
+            again, unread = self._read([cell for cell, _ in unread])
+            found |= again
+            self.failed |= {cell.key: f"its result cannot be read ({error})" for cell, error in unread}
+        return found, self.failed
 
+    def note(self, text: str) -> None:
+        """Say something that ends nothing."""
+        self._tell(note=text)
 
-def _conclude(
-    study: Study, profile: Profile, planned: Sequence[Planned], store: Store, failed: dict[str, str]
-) -> Outcome:
-    failures = {entry.name: failed[entry.cell.key] for entry in planned if entry.cell.key in failed}
-    found = []
-    for entry in planned:
-        if entry.cell.key in failed:
-            continue
-        try:
-            found.append(Result(entry.labels, entry.cell.read(store.cell(entry.cell))))
-        except (ValueError, OSError) as error:
-            failures[entry.name] = (
-                f"its result cannot be read ({error}); remove {store.cell(entry.cell)} to run it again"
-            )
-    results = Results(profile, tuple(found))
-    folder = store.study(study.id)
-    parts = study.parts(results, len(failures))
-    save_picture(_picture(study, results, failures), folder / "figure")
-    interactive = None if failures else study.interactive(results)
-    if interactive is not None:
-        write_json(folder / "figure.json", json.loads(interactive.to_json()))
-    write_json(folder / "table.json", [] if failures else study.table(results))
-    write_json(folder / "timing.json", {entry.name: store.seconds(entry.cell) for entry in planned})
-    write_json(folder / "environment.json", describe_environment(torch.device("cpu"), 1, 0))
-    write_json(folder / "study.json", _facts(study, profile, planned, parts, failures, store))
-    return Outcome(study, profile, parts, folder, failures)
+    def _run_again(self, cell: Cell, why: str) -> None:
+        self.note(f"{self.store.cell(cell)}: not a whole result ({why}); it is run again")
+        self.store.forget(cell)
 
+    def _read(self, cells: Sequence[Cell]) -> tuple[dict[str, Any], list[tuple[Cell, str]]]:
+        found, unread = {}, []
+        for cell in cells:
+            if cell.key in self.failed:
+                continue
+            try:
+                found[cell.key] = cell.read(self.store.cell(cell))
+            except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+                unread.append((cell, " ".join(str(error).split()) or type(error).__name__))
+        return found, unread
 
-def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figure":
-    with styled():
-        try:
-            return study.draw(results)
-        except (LookupError, ValueError):
-            if not failures:
-                raise
-            return empty_picture(f"{study.id}: {len(failures)} cells failed")
+    def _run(self, cells: list[Cell], missing: list[Cell]) -> None:
+        self.cells, self.done = len(cells), len(cells) - len(missing)
+        self.forecast = Forecast(cells, self.runner.parallel)
+        left = {cell.key for cell in missing}
+        for cell in cells:
+            if cell.key not in left:
+                self.forecast.learn(cell, self.store.seconds(cell))
+        self._tell()
+        if not missing:
+            return
+        for event in self.runner.run(self.forecast.longest_first(missing), self.store, self.root):
+            if isinstance(event, Running):
+                self._tell(event.cells)
+                continue
+            cell = event.cell if isinstance(event, Failure) else event
+            failure = event.error if isinstance(event, Failure) else None
+            if failure is not None:
+                self.failed[cell.key] = failure
+            self.done += failure is None
+            self.forecast.learn(cell, None if failure is not None else self.store.seconds(cell))
+            left.discard(cell.key)
+            if failure is not None or not left or time.monotonic() - self.last >= TELL_SECONDS:
+                self._tell(failure=failure)
 
-
-def _facts(
-    study: Study,
-    profile: Profile,
-    planned: Sequence[Planned],
-    parts: Sequence[Part],
-    failures: dict[str, str],
-    store: Store,
-) -> dict[str, Any]:
-    headline = next(part for part in parts if part.decides)
-    return {
-        "id": study.id,
-        "paper": study.paper,
-        "figures": list(study.figures),
-        "question": study.question,
-        "profile": profile,
-        "setting": study.setting.get(profile),
-        "variation": None,
-        "verdict": headline.verdict,
-        "parts": [part.to_dict() for part in parts],
-        "sensitivity": {part.name: [dict(row) for row in part.table] for part in parts if part.table},
-        "cpu_minutes": sum(store.seconds(entry.cell, "cpu_seconds") or 0.0 for entry in planned) / 60,
-        "cells": [
-            {
-                "labels": dict(entry.labels),
-                "kind": entry.cell.kind,
-                "key": entry.cell.key,
-                "error": failures.get(entry.name),
-                "spec": entry.cell.spec(),
-            }
-            for entry in planned
-        ],
-    }
+    def _tell(self, running: Sequence[Cell] = (), failure: str | None = None, note: str | None = None) -> None:
+        if self.on_status is None:
+            return
+        self.last = time.monotonic()
+        under_way = {cell.key: self.store.progress(cell) for cell in running}
+        seconds = self.forecast.left(under_way)
+        spent = self.forecast.spent + sum(progress.seconds for progress in under_way.values())
+        work = (seconds or 0.0) * self.runner.parallel
+        fraction = self.done / max(1, self.cells) if seconds is None or not work else spent / (spent + work)
+        self.on_status(Status(self.done, self.cells, fraction, seconds, failure, note))

@@ -2,21 +2,24 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from .._support.files import write_json
 from .._support.locks import locked
 from ._cells import Cell
+from ._forecast import Progress
 
 __all__ = ["Store"]
 
 FINISHED = "cell.json"
-PROGRESS = "progress"
+PROGRESS = "progress.json"
+SECONDS = "seconds.json"
 
 
 @dataclass(frozen=True)
@@ -35,23 +38,27 @@ class Store:
 
     def finished(self, cell: Cell) -> bool:
         """Whether the cell has a whole result."""
-        return (self.cell(cell) / FINISHED).is_file()
+        return _read(self.cell(cell) / FINISHED).get("key") == cell.key
 
-    def seconds(self, cell: Cell, kind: str = "seconds") -> float | None:
-        """How long the cell took, by the clock or (``"cpu_seconds"``) of a processor."""
-        try:
-            return json.loads((self.cell(cell) / "seconds.json").read_text(encoding="utf-8"))[kind]
-        except (OSError, ValueError, KeyError):
-            return None
+    def damaged(self, cell: Cell) -> bool:
+        """Whether there is a mark of a finished cell that is not one."""
+        return (self.cell(cell) / FINISHED).exists() and not self.finished(cell)
 
-    def progress(self, cell: Cell) -> float:
-        """The fraction of the cell that is done."""
-        if self.finished(cell):
-            return 1.0
-        try:
-            return min(1.0, float((self.cell(cell) / PROGRESS).read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            return 0.0
+    def forget(self, cell: Cell) -> None:
+        """Remove what there is of a cell."""
+        shutil.rmtree(self.cell(cell), ignore_errors=True)
+
+    def seconds(self, cell: Cell) -> float | None:
+        """How long the cell took, all its sessions together."""
+        return _read(self.cell(cell) / SECONDS).get("seconds")
+
+    def cpu_seconds(self, cell: Cell) -> float | None:
+        """The time of a processor that the cell took, all its sessions together."""
+        return _read(self.cell(cell) / SECONDS).get("cpu_seconds")
+
+    def progress(self, cell: Cell) -> Progress:
+        """How far the cell is."""
+        return _progress(self.cell(cell))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -63,22 +70,29 @@ class Store:
 
 
 def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
-    """Do a cell's work into ``folder``, saying how far it is in a small file, and mark it as finished at the end."""
+    """Do a cell's work into ``folder``, or go on with it, saying how far it is, and mark it as finished at the end."""
     folder.mkdir(parents=True, exist_ok=True)
+    before = _progress(folder)
     began = last = time.monotonic()
-    processor = time.process_time()
+    processor = _processor_seconds()
+
+    def spent(fraction: float) -> Progress:
+        clock, cpu = time.monotonic() - began, _processor_seconds() - processor
+        return Progress(min(1.0, fraction), before.seconds + clock, before.cpu_seconds + cpu)
 
     def report(fraction: float) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= 1.0:
             last = now
-            (folder / PROGRESS).write_text(f"{fraction:.6f}", encoding="utf-8")
+            part = folder / f".{PROGRESS}.tmp"
+            part.write_text(json.dumps(asdict(spent(fraction))), encoding="utf-8")
+            part.replace(folder / PROGRESS)
 
     cell.run(folder, root=root, report=report)
+    done = spent(1.0)
+    write_json(folder / SECONDS, {"seconds": done.seconds, "cpu_seconds": done.cpu_seconds, "process": os.getpid()})
     (folder / PROGRESS).unlink(missing_ok=True)
-    spent = {"seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - processor}
-    write_json(folder / "seconds.json", {**spent, "process": os.getpid()})
     finish(cell, folder)
 
 
@@ -86,3 +100,25 @@ def finish(cell: Cell, folder: Path) -> None:
     """Mark the result in ``folder`` as whole."""
     facts: dict[str, Any] = {"kind": cell.kind, "key": cell.key, "spec": cell.spec()}
     write_json(folder / FINISHED, facts)
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    return sum(os.times()[:4])
+
+
+def _progress(folder: Path) -> Progress:
+    facts = _read(folder / PROGRESS)
+    try:
+        return Progress(*(max(0.0, float(facts[name])) for name in ("fraction", "seconds", "cpu_seconds")))
+    except (KeyError, TypeError, ValueError):
+        return Progress()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; nothing if there is none."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}

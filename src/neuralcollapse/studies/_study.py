@@ -1,5 +1,6 @@
 """What a study is: a question, a grid of cells, the paper's claims in parts, and one picture."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,12 +11,13 @@ import numpy as np
 from .._support.checks import describe
 from .._support.registry import Registry, unknown_name
 from ._results import Planned, Results
+from ._variation import Variation
 from .claims import Claim, Evidence, Part, conclude, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ._run import Outcome
+    from ._outcome import Outcome
 
 __all__ = ["PROFILES", "Profile", "Study", "Verdict", "check_profile", "studies"]
 
@@ -71,10 +73,24 @@ class Study(ABC):
     final_seeds: ClassVar[Mapping[str, tuple[int, ...]]] = {"smoke": (0,), "desk": (10, 11, 12), "paper": (0, 1, 2)}
     """Seeds by profile. Pilots use seeds below 10; the desk runs that are reported use seeds that no pilot saw."""
 
+    variation: Variation | None = None
+    """Set by :meth:`vary`: what is not as the study has it."""
+
     @property
     def paper(self) -> str:
         """The paper's short name."""
         return self.id.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The id, and what varies: where the outcome lies."""
+        return self.id if self.variation is None else f"{self.id}+{self.variation.slug}"
+
+    def vary(self, settings: Mapping[str, Any] | None = None, seeds: Iterable[int] | None = None) -> "Study":
+        """The study with other settings or seeds; its results are kept apart from the plain ones."""
+        varied = copy.copy(self)
+        varied.variation = Variation(dict(settings or {}), None if seeds is None else tuple(seeds))
+        return varied
 
     @abstractmethod
     def cells(self, profile: Profile) -> Iterable[Planned]:
@@ -82,7 +98,15 @@ class Study(ABC):
 
     def seeds(self, profile: Profile) -> tuple[int, ...]:
         """The seeds that :meth:`cells` repeats its grid for."""
+        if self.variation is not None and self.variation.seeds is not None:
+            return self.variation.seeds
         return self.final_seeds[profile]
+
+    def plain(self) -> "Study":
+        """The study without its variation."""
+        plain = copy.copy(self)
+        plain.variation = None
+        return plain
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         """What the results say about each of :attr:`claims`, by name."""
@@ -134,9 +158,17 @@ class Study(ABC):
 
         return run_studies([self], profile, out, **options)[0]
 
+    def trains_nets(self, profile: Profile) -> bool:
+        """Whether any of its cells trains a net."""
+        return any(entry.cell.kind == "train" for entry in self.cells(profile))
+
     def planned(self, profile: Profile) -> list[Planned]:
         """The checked grid."""
         planned = list(self.cells(check_profile(profile)))
+        if self.variation is not None:
+            if self.variation.seeds is not None and planned == list(self.plain().cells(profile)):
+                raise ValueError(f"--seeds: study {self.id} has no seeds to choose at profile {profile}")
+            planned = self.variation.apply(self.id, planned)
         names = [entry.name for entry in planned]
         if not planned or len(set(names)) != len(names):
             raise ValueError(f"study {self.id} has no cells, or two with the same labels, at profile {profile}")

@@ -3,8 +3,8 @@
 import os
 
 from ..._support.registry import load_entries
-from ._engine import Engine, Failure, engines
+from ._engine import Engine, Event, Failure, Running, engines
 
 load_entries(__name__, [os.path.dirname(__file__)])
 
-__all__ = ["Engine", "Failure", "engines"]
+__all__ = ["Engine", "Event", "Failure", "Running", "engines"]

@@ -8,7 +8,7 @@ from ..._support.registry import Registry
 from .._cells import Cell
 from .._store import Store
 
-__all__ = ["Engine", "Failure", "engines", "one_line"]
+__all__ = ["Engine", "Event", "Failure", "Running", "engines", "one_line"]
 
 engines: Registry[type["Engine"]] = Registry("engine")
 
@@ -21,15 +21,33 @@ class Failure:
     error: str
 
 
+@dataclass(frozen=True)
+class Running:
+    """Nothing new: these cells are under way (or about to be), and only they need be asked how far they are."""
+
+    cells: tuple[Cell, ...]
+
+
+Event = Cell | Failure | Running
+
+
 class Engine(ABC):
     """Runs cells; which one runs them does not change their results."""
 
     def __init__(self, workers: int | None = None):
         self.workers = workers
 
+    @property
     @abstractmethod
-    def run(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Cell | Failure | None]:
-        """Yield each cell when its result is in the store, or its failure; None now and then while there is neither."""
+    def parallel(self) -> int:
+        """How many cells run at a time."""
+
+    @abstractmethod
+    def run(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Event]:
+        """Begin the cells in this order; yield each when its result is in the store, or its failure.
+
+        Now and then, while there is neither, the cells that are under way.
+        """
 
 
 def one_line(error: BaseException) -> str:

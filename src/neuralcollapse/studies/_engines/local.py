@@ -1,14 +1,15 @@
 """Cells on the cores of this machine."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 
 from ..._support.processes import worker_pool
 from .._cells import Cell
 from .._store import Store, run_cell
-from ._engine import Engine, Failure, engines, one_line
+from ._engine import Engine, Event, Failure, Running, engines, one_line
 
 __all__ = ["Local"]
 
@@ -19,40 +20,46 @@ POLL_SECONDS = 0.5
 class Local(Engine):
     """A pool of processes with one torch thread each; as many as there are cores unless told otherwise."""
 
-    def run(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Cell | Failure | None]:
-        count = self.workers or os.cpu_count() or 1
-        yield from self._pool(list(cells), store, root, min(count, len(cells)))
+    @property
+    def parallel(self) -> int:
+        return self.workers or os.cpu_count() or 1
 
-    def _pool(self, cells: list[Cell], store: Store, root: str | None, count: int) -> Iterator[Cell | Failure | None]:
-        left = {cell.key: cell for cell in cells}
+    def run(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Event]:
+        queue = deque(cells)
+        while queue:
+            suspects = yield from self._pool(queue, store, root)
+            yield from self._alone(suspects, store, root)
+
+    def _pool(self, queue: deque[Cell], store: Store, root: str | None) -> Generator[Event, None, list[Cell]]:
+        """Run the queue; returns the cells that were under way when a worker was killed, if one was."""
+        count = min(self.parallel, len(queue))
+        waiting: dict[Future[None], Cell] = {}
         with worker_pool(count) as pool:
-            waiting: dict[Future[None], Cell] = {
-                pool.submit(run_cell, cell, store.cell(cell), root): cell for cell in cells
-            }
-            while waiting:
+            while queue or waiting:
+                try:
+                    while queue and len(waiting) < 2 * count:  # one each in hand, so that no worker waits for us
+                        waiting[pool.submit(run_cell, queue[0], store.cell(queue[0]), root)] = queue[0]
+                        queue.popleft()
+                except BrokenProcessPool:
+                    return list(waiting.values())
                 done, _ = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
                 if not done:
-                    yield None
+                    yield Running(tuple(waiting.values()))
                 for future in done:
-                    cell = waiting.pop(future)
                     error = future.exception()
                     if isinstance(error, BrokenProcessPool):
-                        break
-                    del left[cell.key]
+                        return list(waiting.values())
+                    cell = waiting.pop(future)
                     yield cell if error is None else Failure(cell, one_line(error))
-                else:
-                    continue
-                break
-        if left:
-            yield from self._alone(list(left.values()), store, root)
+        return []
 
-    def _alone(self, cells: list[Cell], store: Store, root: str | None) -> Iterator[Cell | Failure | None]:
+    def _alone(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Event]:
         """One process a cell: a worker was killed, and this tells which cell does that."""
         for cell in cells:
             with worker_pool(1) as pool:
                 future = pool.submit(run_cell, cell, store.cell(cell), root)
                 while not wait([future], timeout=POLL_SECONDS).done:
-                    yield None
+                    yield Running((cell,))
                 error = future.exception()
             if isinstance(error, BrokenProcessPool):
                 yield Failure(cell, "its process was killed (out of memory?)")

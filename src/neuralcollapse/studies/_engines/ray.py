@@ -5,6 +5,7 @@ import logging
 import os
 import tarfile
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from ..._support.files import write_bytes
 from .._cells import Cell
 from .._store import FINISHED, Store, run_cell
-from ._engine import Engine, Failure, engines, one_line
+from ._engine import Engine, Event, Failure, Running, engines, one_line
 
 __all__ = ["Ray"]
 
@@ -26,7 +27,11 @@ class Ray(Engine):
     Data sets must be found on each node, under the same ``root``.
     """
 
-    def run(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Cell | Failure | None]:
+    @property
+    def parallel(self) -> int:
+        return self.workers or os.cpu_count() or 1
+
+    def run(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Event]:
         try:
             import ray
         except ImportError:
@@ -43,11 +48,16 @@ class Ray(Engine):
             task = ray.remote(_run_there)
             if ray.cluster_resources().get("GPU"):
                 task = task.options(num_gpus=1)
-            waiting: dict[Any, Cell] = {task.remote(cell, root): cell for cell in cells}
-            while waiting:
+            queue = deque(cells)
+            waiting: dict[Any, Cell] = {}
+            window = 4 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            while queue or waiting:
+                while queue and len(waiting) < window:
+                    cell = queue.popleft()
+                    waiting[task.remote(cell, root)] = cell
                 done, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
                 if not done:
-                    yield None
+                    yield Running(())  # they are on other machines, and say nothing until they are done
                 for reference in done:
                     cell = waiting.pop(reference)
                     try:
