@@ -176,8 +176,8 @@ class Study(ABC):
 
 
 class _Studies(Registry[type[Study]]):
-    def add(self, name: str, *aliases: str) -> Any:
-        register = super().add(name, *aliases)
+    def add(self, name: str, *aliases: str, listed: bool = True) -> Any:
+        register = super().add(name, *aliases, listed=listed)
 
         def with_id(study: type[Study]) -> type[Study]:
             study.id = name
