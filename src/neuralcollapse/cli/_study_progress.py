@@ -2,12 +2,11 @@
 
 import time
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TimeElapsedColumn
 
 from ..studies import Outcome, Status
 from ._progress import Bar, clock
+from ._terminal import styled, terminal, text_column
 
 __all__ = ["Display"]
 
@@ -19,7 +18,7 @@ class Display(Bar):
     """Cells done, and the time left."""
 
     def __init__(self) -> None:
-        text, left = TextColumn("cells {task.fields[text]}"), TextColumn("{task.fields[left]}")
+        text, left = text_column("cells {task.fields[text]}"), text_column("{task.fields[left]}")
         super().__init__(text, BarColumn(), left, TimeElapsedColumn(), text="", left="")
         self.last_line = 0.0
         self.seen = -1
@@ -31,22 +30,22 @@ class Display(Bar):
         text = f"{status.done}/{status.cells}"
         self.bar.update(self.task, completed=status.fraction, text=text, left=left)
         if status.failure is not None:
-            self.console.print(f"a cell failed: {status.failure}", markup=False, highlight=False, soft_wrap=True)
+            self.console.print(f"a cell failed: {status.failure}", soft_wrap=True)
         if status.note is not None:
-            self.console.print(status.note, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(status.note, soft_wrap=True)
         due = now - self.last_line >= LINE_SECONDS or status.done == status.cells
         if self.bar.disable and status.done != self.seen and due:
             self.last_line, self.seen = now, status.done
-            self.console.print(f"cells {text}{', ' + left if left else ''}", highlight=False)
+            self.console.print(f"cells {text}{', ' + left if left else ''}")
 
     def outcome(self, outcome: Outcome) -> None:
         """Called with each study's verdict."""
-        console = Console(highlight=False, soft_wrap=True)
-        style = MARKS[outcome.verdict]
-        console.print(f"[bold]{outcome.study.name}[/bold] ({outcome.profile}): [{style}]{outcome.verdict}[/{style}]")
+        console = terminal(soft_wrap=True)
+        verdict = (outcome.verdict, MARKS[outcome.verdict])
+        console.print(styled((outcome.study.name, "bold"), f" ({outcome.profile}): ", verdict))
         for part in outcome.parts:
             ours = " (ours)" if part.kind == "ours" else ""
-            console.print(f"  [{MARKS[part.verdict]}]{part.verdict}[/]{ours}: {escape(part.says)} {escape(part.why)}")
+            console.print(styled("  ", (part.verdict, MARKS[part.verdict]), f"{ours}: {part.says} {part.why}".rstrip()))
         for name, error in outcome.failures.items():
-            console.print(f"  failed: {escape(name)}: {escape(error)}")
-        console.print(f"  picture: {outcome.folder / 'figure.svg'}", markup=False)
+            console.print(f"  failed: {name}: {error}")
+        console.print(f"  picture: {outcome.folder / 'figure.svg'}")

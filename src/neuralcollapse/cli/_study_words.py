@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._study_progress import MARKS
+from ._terminal import styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,9 +89,9 @@ def print_study(console: "Console", study: "Study", profile: "Profile", planned:
     """Question, claims, setting, where the settings come from, and the cells."""
 
     def say(text: str) -> None:
-        console.print(text, markup=False)
+        console.print(text)
 
-    console.print(f"[bold]{study.id}[/bold]  ({study.paper} paper, {figures_of(study)})")
+    console.print(styled((study.id, "bold"), f"  ({study.paper} paper, {figures_of(study)})"))
     say(study.question)
     say(f"\nWhat is claimed ({study.costs[profile]} at profile {profile}):")
     if not study.claims:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from ._app import app, print_json
+from ._terminal import terminal
 
 if TYPE_CHECKING:
     from ..studies import Profile, Study
@@ -28,8 +29,6 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
         Print one JSON list instead.
 
     """
-    from rich.console import Console
-
     from ..studies import get, studies
     from ._study_words import print_list, verdicts_in
 
@@ -51,7 +50,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
             ]
         )
         return
-    print_list(Console(highlight=False), every, verdicts)
+    print_list(terminal(), every, verdicts)
 
 
 @study.command
@@ -72,8 +71,6 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
         Print one JSON object.
 
     """
-    from rich.console import Console
-
     from ..studies import get
     from ..studies._study import check_profile
     from ._study_words import print_study, study_facts
@@ -84,7 +81,7 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
     if json:
         print_json(study_facts(one, size, planned))
         return
-    print_study(Console(highlight=False), one, size, planned)
+    print_study(terminal(), one, size, planned)
 
 
 @study.command
@@ -146,8 +143,6 @@ def run(
         Print the outcomes as one JSON list.
 
     """
-    from rich.console import Console
-
     from .. import studies as layer
     from ..studies._study import check_profile
     from ._study_progress import Display
@@ -186,9 +181,7 @@ def run(
             ]
         )
     else:
-        Console(stderr=True, highlight=False).print(
-            f"report: neuralcollapse report {out} --out report.html", soft_wrap=True, markup=False
-        )
+        terminal(stderr=True, soft_wrap=True).print(f"report: neuralcollapse report {out} --out report.html")
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 
@@ -223,12 +216,10 @@ def _varied(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "l
 
 
 def _first_steps(chosen: "list[Study]", profile: Any, steps: int, root: Path | None) -> int:
-    from rich.console import Console
-
     from ..studies import first_steps
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal(soft_wrap=True)
     for one in chosen:
         for name, outcome in first_steps(one, profile, steps, root):
-            console.print(f"{one.name}: {name}: {outcome}", markup=False)
+            console.print(f"{one.name}: {name}: {outcome}")
     return 0
