@@ -87,7 +87,7 @@ def test_table_layers_and_page(tmp_path, capsys):
     page = tmp_path / "out" / "report.html"
     text = output(capsys, tmp_path / "l.safetensors", "--layers", "--out", page)
     assert "first" in text
-    assert "nc1" in text
+    assert "NC1" in text
     written = page.read_text()
     assert "&lt;deep&gt;" in written
     assert "<td>nc1</td>" in written
@@ -120,7 +120,12 @@ def test_bad_files_give_one_line_and_are_never_executed(tmp_path, capsys):
     assert "no such file" in complaint(capsys, tmp_path / "none.npz")
     assert "expected a .npz" in complaint(capsys, tmp_path / "a.csv")
     assert "needs a file" in complaint(capsys)
-    assert "two to four .npy" in complaint(capsys, good, good)
+    for number in range(5):
+        np.save(tmp_path / f"{number}.npy", parts["features"])
+    assert "two to four" in complaint(capsys, *(tmp_path / f"{number}.npy" for number in range(5)))
+    assert "--layers takes one file" in complaint(capsys, good, good, "--layers")
+    assert "intervals must be" in complaint(capsys, good, "--intervals", 2)
+    assert "engine" in complaint(capsys, good, "--engine", "cloud")
     np.savez(tmp_path / "no.npz", features=parts["features"])
     assert "no array 'labels'" in complaint(capsys, tmp_path / "no.npz")
     assert "features.NAME" in complaint(capsys, good, "--layers")
@@ -151,3 +156,41 @@ def test_a_mapped_file_is_read_in_chunks(tmp_path, capsys, monkeypatch):
     output(capsys, tmp_path / "big.npz", "--json", "--metrics", "nc1,cdnv")
     assert max(sizes) <= 4096
     assert sum(sizes) == 2 * 20_000
+
+
+def test_shards_intervals_and_a_summary_of_twelve_lines(tmp_path, capsys, monkeypatch):
+    parts = arrays()
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for number, rows in enumerate(np.array_split(np.arange(80), 2)):
+        part = {"X": parts["features"][rows], "y": parts["labels"][rows]}
+        np.savez(folder / f"{number}.npz", **part)
+    np.savez(folder / "head.npz", weight=parts["weight"], bias=parts["bias"])
+    want = expected()
+    options = ("--workers", 1, "--intervals", 0.9, "--groups", 4, "--json")
+    found = json.loads(output(capsys, folder, *options))
+    assert found["nc1"] == pytest.approx(want["nc1"])
+    assert found["nc4_mismatch"] == want["nc4_mismatch"]
+    low, high = found["intervals"]["nc1"]
+    assert low < found["nc1"] < high
+    assert json.loads(output(capsys, str(folder / "*.npz"), "--workers", 1, "--json"))["nc1"] == pytest.approx(
+        want["nc1"]
+    )
+    kept = tmp_path / "kept"
+    for _ in range(2):
+        assert json.loads(output(capsys, folder, "--workers", 1, "--keep", kept, "--json"))["nc1"] == pytest.approx(
+            want["nc1"]
+        )
+    assert len(list(kept.iterdir())) == 2
+    for width in (80, 50):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = output(capsys, folder, "--workers", 1).rstrip().split("\n")
+        assert lines[0].startswith("Neural collapse: ")
+        assert len(lines) <= 13
+        assert max(len(line) for line in lines) <= width
+    assert "nc2_floor" in output(capsys, folder, "--workers", 1, "--all")
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "definition" in output(capsys, folder, "--workers", 1, "--all")
+    assert set(json.loads(output(capsys, folder, "--workers", 1, "--json", "--metrics", "all"))) > set(
+        nc.metrics.METRICS
+    )

@@ -1,5 +1,6 @@
-"""``neuralcollapse measure``: neural collapse of features in a file."""
+"""``neuralcollapse measure``: neural collapse of features in files."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,55 +13,82 @@ if TYPE_CHECKING:
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Neural collapse</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
+:root {{ color-scheme: light dark; }}
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }}
+.picture {{ overflow-x: auto; background: #fff; }}
+.picture svg {{ max-width: 100%; height: auto; }}
+.table {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; }}
-td, th {{ border-bottom: 1px solid #ddd; padding: .25rem .7rem; text-align: left; }}
+td, th {{ border-bottom: 1px solid #8884; padding: .25rem .7rem; text-align: left; }}
 td:nth-child(3), td:nth-child(4) {{ text-align: right; white-space: nowrap; }}
 </style></head><body>
 {body}
 </body></html>
 """
+LINE_SECONDS = 10.0
 
 
 @app.command
 def measure(
-    *files: Path,
+    *files: str,
     json: Annotated[bool, Parameter(negative="")] = False,
+    all: Annotated[bool, Parameter(negative="")] = False,
     layers: Annotated[bool, Parameter(negative="")] = False,
     out: Path | None = None,
-    metrics: str | None = None,
+    metrics: str = "core",
+    intervals: float | None = None,
+    groups: int = 20,
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    keep: Path | None = None,
     classes: int | None = None,
     passes: int | None = None,
     global_mean: Literal["samples", "classes"] = "samples",
     present_only: Annotated[bool, Parameter(negative="")] = False,
+    min_samples: int = 1,
     ignore_label: int = -100,
     memory: float = 1.0,
 ) -> int:
-    """Measure neural collapse of the features in a file.
+    """Measure neural collapse of the features in files.
 
-    A .npz or .safetensors file holds the arrays features (N, d) and labels (N,), and may hold weight (K, d),
-    bias (K,) and out_of_distribution (M, d). In place of it, .npy files: FEATURES LABELS [WEIGHT [BIAS]].
-    Files may be larger than memory.
+    Files are .npz, .safetensors, .parquet or .pt with the arrays features (N, d) and labels (N,), and may hold
+    weight (K, d), bias (K,) and out_of_distribution (M, d); or .npy files FEATURES LABELS [WEIGHT [BIAS]]; or
+    saved class statistics. Several files, a folder or a pattern are shards of one data set. Labels are integers or
+    text. Files may be larger than memory.
 
     Examples:
 
         neuralcollapse measure features.npz
+        neuralcollapse measure shards/ --intervals .95
         neuralcollapse measure features.npy labels.npy weight.npy --json
         neuralcollapse measure layers.safetensors --layers --out report.html
 
     Parameters
     ----------
     files
-        One .npz or .safetensors file, or .npy files in the order features, labels, weight, bias.
+        Files, folders or patterns.
     json
         Print one JSON object: the metrics by name, null with an entry in "reasons" where one does not apply.
+    all
+        Print a table of every metric that was measured, besides the four gauges.
     layers
-        Measure every array named features.NAME in the file, one layer each, instead of features.
+        Measure every array named features.NAME in one file, one layer each, instead of features.
     out
         Also write the report as an HTML page.
     metrics
-        Names of metrics, separated by commas; all by default.
+        core, all, or names of metrics, separated by commas.
+    intervals
+        The level of confidence intervals, such as .95.
+    groups
+        Groups of samples that the intervals come from.
+    engine
+        Processes of this machine, or a Ray cluster.
+    workers
+        How many processes; by default one per processor, for more than one file.
+    keep
+        A folder for the statistics of finished files: the same command goes on from it.
     classes
         The number of classes; by default the rows of weight, else the highest label and one.
     passes
@@ -69,88 +97,117 @@ def measure(
         The mean of all samples, or the mean of the class means.
     present_only
         Measure the classes that have samples as if there were no others.
+    min_samples
+        Measure the classes with at least so many samples as if there were no others.
     ignore_label
         The label of samples to leave out.
     memory
         Gigabytes that intermediate matrices may take.
     """  # noqa: D406, D407, D412, D413
-    from contextlib import nullcontext
-
-    from rich.console import Console
-
     from .._support.checks import real
-    from ..metrics import measure as measure_features
-    from ._terminal import terminal
 
-    arrays = _arrays(files)
+    if not files:
+        raise ValueError("measure needs a file: .npz, .safetensors, .parquet, .pt, .npy, or a folder of them")
     options: dict[str, Any] = {
         "num_classes": classes,
-        "metrics": None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()],
+        "metrics": [name.strip() for name in metrics.split(",") if name.strip()],
         "passes": passes,
         "global_mean": global_mean,
         "present_only": present_only,
+        "min_samples": min_samples,
         "ignore_label": ignore_label,
         "memory_limit": int(real("--memory", memory, minimum=0.0) * 1e9),
+        "intervals": intervals,
+        "groups": groups,
     }
-    names = _layers(arrays, files[0]) if layers else {"": "features"}
-    for needed in ("labels", *names.values()):
-        if needed not in arrays:
-            raise ValueError(f"{files[0]}: no array {needed!r} (it holds: {', '.join(arrays) or 'nothing'})")
-    reports: dict[str, CollapseReport] = {}
-    status = Console(stderr=True).status("measuring") if Console(stderr=True).is_terminal else nullcontext()
-    with status:
-        for name, key in names.items():
-            last = not layers
-            reports[name] = measure_features(
-                arrays[key],
-                arrays["labels"],
-                arrays.get("weight") if last else None,
-                arrays.get("bias") if last else None,
-                out_of_distribution=arrays.get("out_of_distribution") if last else None,
-                **options,
+    if layers:
+        reports = _layers(files, options)
+    else:
+        from ..metrics import measure_files
+
+        with _Shards() as shown:
+            report = measure_files(
+                list(files), engine=engine, workers=workers, out=keep, progress=shown.update, **options
             )
+        reports = {"": report}
     if out is not None:
         _write_page(out, reports)
     if json:
         print_json({"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict())
         return 0
-    console = terminal()
-    for name, report in reports.items():
-        if name:
-            console.print(name, style="bold")
-        console.print(report)
+    _show(reports, all, out)
     return 0
 
 
-def _arrays(files: tuple[Path, ...]) -> dict[str, Any]:
-    from ..metrics._files import open_arrays
+def _show(reports: "dict[str, CollapseReport]", everything: bool, out: Path | None) -> None:
+    from rich.text import Text
 
-    if not files:
-        raise ValueError(
-            "measure needs a file: one .npz or .safetensors, or .npy files FEATURES LABELS [WEIGHT [BIAS]]"
-        )
-    single = [file for file in files if file.suffix.lower() == ".npy"]
-    if not single and len(files) == 1:
-        return dict(open_arrays(files[0]))
-    if len(single) != len(files) or not 2 <= len(files) <= 4:
-        raise ValueError(
-            "measure takes one .npz or .safetensors file, or two to four .npy files "
-            "FEATURES LABELS [WEIGHT [BIAS]], got " + " ".join(str(file) for file in files)
-        )
-    names = ("features", "labels", "weight", "bias")
-    return {name: open_arrays(file)["array"] for name, file in zip(names, files, strict=False)}
+    from ..metrics import metric_table, summary
+    from ._terminal import terminal
+
+    console = terminal()
+    for name, report in reports.items():
+        if name:
+            console.print(Text(name, style="bold underline"))
+        console.print(summary(report, console.width))
+        if everything:
+            console.print(metric_table(report, console.width))
+    if out is not None:
+        console.print(Text(f"page: {out}", style="dim"))
+    elif not everything:
+        console.print(Text("--all: every metric; --out FILE.html: a page", style="dim"))
 
 
-def _layers(arrays: dict[str, Any], file: Path) -> dict[str, str]:
-    prefix = "features."
-    found = {name.removeprefix(prefix): name for name in arrays if name.startswith(prefix) and name != prefix}
-    if not found:
-        raise ValueError(f"{file}: --layers needs arrays named features.NAME (it holds: {', '.join(arrays)})")
-    return found
+class _Shards:
+    """A bar on a terminal and a line now and then elsewhere, for more than one file."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, TextColumn
+
+        from ._progress import Bar
+
+        text, left = TextColumn("measuring {task.fields[text]}"), TextColumn("{task.fields[left]}")
+        self._bar = Bar(text, BarColumn(), left, text="", left="")
+        self._last = time.monotonic()
+
+    def __enter__(self) -> "_Shards":
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
+
+    def update(self, done: int, total: int) -> None:
+        """Called after each file."""
+        share = done / total
+        left, text = self._bar.time_left(share), f"{done}/{total}"
+        self._bar.bar.update(self._bar.task, completed=share, text=text, left=left)
+        now = time.monotonic()
+        if self._bar.bar.disable and now - self._last >= LINE_SECONDS:
+            self._last = now
+            self._bar.console.print(f"measuring {text}{', ' + left if left else ''}", highlight=False)
+
+
+def _layers(files: tuple[str, ...], options: dict[str, Any]) -> "dict[str, CollapseReport]":
+    from ..metrics import measure as measure_features
+    from ..metrics import open_arrays
+
+    if len(files) != 1:
+        raise ValueError(f"--layers takes one file, got {len(files)}")
+    arrays, prefix = open_arrays(files[0]), "features."
+    held = arrays.keys()
+    names = {name.removeprefix(prefix): name for name in held if name.startswith(prefix) and name != prefix}
+    if not names:
+        raise ValueError(f"{files[0]}: --layers needs arrays named features.NAME (it holds: {', '.join(held)})")
+    if "labels" not in held:
+        raise ValueError(f"{files[0]}: no array 'labels' (it holds: {', '.join(held)})")
+    labels = arrays["labels"]
+    return {name: measure_features(arrays[key], labels, **options) for name, key in names.items()}
 
 
 def _write_page(out: Path, reports: "dict[str, CollapseReport]") -> None:
     import html
+    import io
 
     from .._support.files import write_text
 
@@ -158,5 +215,9 @@ def _write_page(out: Path, reports: "dict[str, CollapseReport]") -> None:
     for name, report in reports.items():
         if name:
             parts.append(f"<h2>{html.escape(name)}</h2>")
-        parts.append(report._repr_html_())
+        picture = io.StringIO()
+        report.plot().savefig(picture, format="svg", metadata={"Date": None})
+        text = picture.getvalue()
+        parts.append(f'<div class="picture">{text[text.index("<svg") :]}</div>')
+        parts.append(f'<div class="table">{report._repr_html_()}</div>')
     write_text(out, PAGE.format(body="\n".join(parts)))

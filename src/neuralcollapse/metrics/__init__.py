@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from ._comparison import ReportComparison
 from ._decomposition import SquaredErrorParts, squared_error_parts
+from ._files import open_arrays
 from ._geometry import Geometry, NotApplicableError, SampleResults
 from ._heads import Classifier, classifier_of
 from ._helpers import class_means, nc5_ood
@@ -20,6 +21,7 @@ from ._model import measure_layers, measure_model
 from ._per_class import PerClass
 from ._plots import plot_history
 from ._registry import METRICS, Metric
+from ._render import metric_table, summary
 from ._report import CollapseReport
 from ._second_pass import SecondPass
 from ._statistics import ClassStatistics
@@ -48,9 +50,12 @@ __all__ = [
     "measure_files",
     "measure_layers",
     "measure_model",
+    "metric_table",
     "nc5_ood",
+    "open_arrays",
     "plot_history",
     "squared_error_parts",
+    "summary",
 ]
 
 

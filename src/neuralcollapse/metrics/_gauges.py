@@ -90,8 +90,10 @@ def _words(metric: str, value: float, random: float | None) -> str:
         return ""
     ratio = random / value
     if ratio < 1.1:
-        return "as in features without structure"
-    return f"{ratio:.2g} times less than without structure" if ratio < 1e4 else f"1e{math.log10(ratio):.0f} times less"
+        return "as in random features"
+    if ratio >= 1e4:
+        return f"1e{math.log10(ratio):.0f} times less than random"
+    return f"{ratio:.0f} times less than random" if ratio >= 10 else f"{ratio:.1f} times less than random"
 
 
 def headline(found: list[Gauge]) -> str:

@@ -59,9 +59,15 @@ def _rows(report: "CollapseReport") -> list[list[str]]:
     return rows
 
 
-def metric_table(report: "CollapseReport") -> Table:
-    """Every metric with its value, its value at collapse and its definition."""
+def metric_table(report: "CollapseReport", width: int = 118) -> Table:
+    """Every metric with its value, its value at collapse and, in 90 columns or more, its definition."""
     table = Table(title=report.title, caption="; ".join(report.notes) or None)
+    if width < 90:
+        for name in HEADER[1:4]:
+            table.add_column(name, justify="left" if name == "metric" else "right", overflow="fold")
+        for row in _rows(report):
+            table.add_row(*(Text(cell) for cell in row[1:4]))
+        return table
     table.add_column("property", style="dim")
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
@@ -115,8 +121,10 @@ def _gauge_lines(gauge: Gauge, report: "CollapseReport", digits: int, width: int
     line.append("●", style="bold green")
     line.append("─" * (room - 1 - place), style="dim")
     line.append(ends[1], style="dim")
-    words = f"{gauge.title}: {gauge.words}" if gauge.words and width >= 78 else gauge.words or gauge.title
+    bounds = ""
     if gauge.metric in report.intervals:
         low, high = report.intervals[gauge.metric]
-        words += f" ({short(low)} to {short(high)})"
+        bounds = f" ({short(low)} to {short(high)})"
+    choices = [f"{gauge.title}: {gauge.words}{bounds}", f"{gauge.words}{bounds}", bounds.strip() or gauge.words]
+    words = next((text for text in choices if len(text) + 5 <= width), choices[-1])
     return [line, Text(f"     {words}", style="dim", overflow="fold")]
