@@ -186,3 +186,27 @@ def test_decisions_do_not_depend_on_the_directions_that_count():
     report = nc.measure(H, y, W, metrics=["nc1", "nc4_mismatch"])
     assert report.rank < classes - 1
     assert report.nc4_mismatch == pytest.approx(float(wrong.double().mean()), abs=2 / len(y))
+
+
+@pytest.mark.parametrize("kind", ["deep", "ordinary", "spread widely", "bottleneck", "more samples than dimensions"])
+def test_products_in_float32_are_exact_enough_or_not_taken(kind):
+    """vci and numerical_rank of float32 features against definitions in float64 on the same features."""
+    generator = torch.Generator().manual_seed(6)
+    classes, dim, per_class = 12, 96, 150 if kind == "more samples than dimensions" else 60
+    y = torch.arange(classes).repeat(per_class)
+    means, noise = normal(generator, classes, dim)[y], normal(generator, len(y), dim)
+    if kind == "deep":
+        H = means + 1e-6 * noise + 30
+    elif kind == "spread widely":
+        H = means + noise * torch.logspace(0, -2, dim, dtype=torch.float64)
+    elif kind == "bottleneck":
+        H = (means + noise)[:, :20] @ normal(generator, 20, dim)
+    else:
+        H = means + 0.3 * noise + 1
+    H = H.float()
+    report = nc.measure(H, y, metrics=["vci", "numerical_rank"])
+    _, vci, _ = truth(H, y, 20 if kind == "bottleneck" else classes - 1)
+    singular = [torch.linalg.svdvals(H[y == k].double()) for k in range(classes)]
+    rank = sum(float(s.sum() ** 2 / s.square().sum()) for s in singular) / classes
+    assert report.vci == pytest.approx(vci, rel=1e-4)
+    assert report.numerical_rank == pytest.approx(rank, rel=1e-5)

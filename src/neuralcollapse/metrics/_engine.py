@@ -95,13 +95,13 @@ def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondP
     size = max(float(geometry.centred.abs().max()), float(geometry.global_mean.abs().max()))
     single = source.dtype != torch.float64 and float(geometry.centred.abs().max()) > 1e-10 and size < 1e10
     # The d x d products pay from a thousand rows on; all else stays in the cache of one core.
-    step = 1024 if "scatter" in task.needs else chunk_rows(source.dim)
+    step = 2048 if "scatter" in task.needs else chunk_rows(source.dim)
     for dtype in (torch.float32, torch.float64) if single else (torch.float64,):
         whole = SecondPass(task, dtype)
         parts = _share(_chunks(source, step), lambda numbers, first=whole: _part(source, labels, step, numbers, first))
         for part in parts:
             whole.merge(part)
-        if whole.finite():
+        if whole.finite() and (dtype == torch.float64 or whole.precise()):
             return whole
     raise nonfinite_error(source)
 
@@ -124,8 +124,15 @@ def class_ranks(source: Source, labels: Int[Tensor, " N"], geometry: Geometry) -
         found = []
         for label in numbers:
             if members[label].shape[0]:
-                rows = source.take(members[label]).to(torch.float64) - centre
-                found.append((label, rank_of_class(rows - means[label], means[label] + centre)))
+                rows, mean = source.take(members[label]), means[label] + centre
+                rank = None
+                if rows.dtype != torch.float64:
+                    near = mean.to(torch.float32)
+                    rank = rank_of_class(rows.to(torch.float32) - near, near.to(torch.float64))
+                if rank is None:
+                    rank = rank_of_class((rows.to(torch.float64) - centre) - means[label], mean)
+                assert rank is not None
+                found.append((label, rank))
         return found
 
     ranks = torch.zeros(len(members), dtype=torch.float64)

@@ -22,6 +22,7 @@ from ._statistics import ClassStatistics
 from .accumulators import Chunk, Decisions, Look, Margins, Projection, Ranks, Scatter, Spread
 from .accumulators.moments import chunk_rows
 from .accumulators.ranks import gram_bytes
+from .accumulators.scatter import well_conditioned
 
 __all__ = ["SecondPass", "Task", "second_pass"]
 
@@ -247,6 +248,13 @@ class SecondPass:
                 for value in self._sums[name].state().values()]  # fmt: skip
         margins = "margins" not in self._sums or self._sums["margins"].finite()
         return margins and all(bool(torch.isfinite(value).all()) for value in sums)
+
+    def precise(self) -> bool:
+        """Whether products in float32 are enough for what was collected."""
+        if "scatter" not in self._sums:
+            return True
+        scatter = self.results().scatter
+        return scatter is not None and well_conditioned(scatter)
 
     def report(
         self,

@@ -98,11 +98,9 @@ class Moments:
         if classes.shape[0] < labels.shape[0]:
             local = torch.zeros(classes.shape[0], rows.shape[1], dtype=torch.float64, device=rows.device)
             local.index_add_(0, inverse, deviation)
-        sums = self.sums.index_select(0, classes)
         if scatter is not None:
-            scatter.add(_growth(deviation, inverse, local, sums, before, added))
-        sums += local
-        self.sums.index_copy_(0, classes, sums)
+            scatter.add(_growth(deviation, inverse, local, self.sums.index_select(0, classes), before, added))
+        self.sums.index_add_(0, classes, local)
         self.counts.index_add_(0, classes, added)
 
     def merge(self, other: "Moments", scatter: Scatter | None = None) -> None:

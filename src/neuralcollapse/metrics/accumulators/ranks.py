@@ -24,28 +24,42 @@ def gram_bytes(counts: Int[Tensor, " K"], dim: int) -> int:
     return int(8 * dim * counts.clamp(max=dim).sum())
 
 
-def rank_of_class(centred: Float[Tensor, "n d"], mean: Float[Tensor, " d"]) -> float:
-    """|X|_*^2 / |X|_F^2 of X = 1 mean' + centred (both float64); 0 if X is zero.
+def rank_of_class(centred: Float[Tensor, "n d"], mean: Float[Tensor, " d"]) -> float | None:
+    """|X|_*^2 / |X|_F^2 of X = 1 mean' + centred; 0 if X is zero.
+
+    ``mean`` is float64. Products of ``centred`` are taken in its own precision: float32 gives ``None`` where that
+    is not enough, because some direction has less than 1e-4 of another's variance, or the spread is lost in
+    sums of the size of the mean.
 
     Cost: n d min(n, d) / 2 multiplications and an eigenvalue problem of size min(n, d).
     """
     count, dim = centred.shape
+    exact = centred.dtype == torch.float64
+    if not exact and not 1e-10 < float(centred.abs().max()) < 1e10:
+        return None
     if count >= dim:
-        rest = centred.mean(0)
-        centred, mean = centred - rest, mean + rest
-        scatter = torch.zeros(dim, dim, dtype=torch.float64)
-        add_gram(scatter, centred)
-        return _rank_of_split_gram(symmetric(scatter), count**0.5 * mean)
+        rest = centred.mean(0, dtype=torch.float64)
+        centred, mean = centred - rest.to(centred.dtype), mean + rest
+        scatter = torch.zeros(dim, dim, dtype=torch.float64, device=centred.device)
+        for start in range(0, count, 1024):
+            add_gram(scatter, centred[start : start + 1024])
+        return _rank_of_split_gram(symmetric(scatter).to("cpu"), count**0.5 * mean.to("cpu"), exact)
     length = mean.square().sum().sqrt()
-    along = centred @ (mean / length) if float(length) > 0 else torch.zeros(count, dtype=torch.float64)
+    direction = mean / length if float(length) > 0 else torch.zeros_like(mean)
+    along = (centred @ direction.to(centred.dtype)).to(torch.float64)
     # Rows become columns of the transpose: its Gram matrix is the n x n one.
-    across = torch.zeros(count, count, dtype=torch.float64)
-    add_gram(across, centred.T)
-    return _rank_of_split_gram(symmetric(across) - torch.outer(along, along), length + along)
+    across = torch.zeros(count, count, dtype=torch.float64, device=centred.device)
+    for start in range(0, dim, 1024):
+        add_gram(across, centred[:, start : start + 1024].T)
+    small = (symmetric(across) - torch.outer(along, along)).to("cpu")
+    return _rank_of_split_gram(small, (length + along).to("cpu"), exact)
 
 
-def _rank_of_split_gram(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"]) -> float:
-    """(sum of square roots of eigenvalues)^2 / (sum of eigenvalues) of small + vector vector'."""
+def _rank_of_split_gram(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"], exact: bool = True) -> float | None:
+    """(sum of square roots of eigenvalues)^2 / (sum of eigenvalues) of small + vector vector'.
+
+    ``None`` where ``small`` is not ``exact`` and its small eigenvalues count.
+    """
     energy, spread = float(vector.square().sum()), float(small.diagonal().sum())
     total = energy + spread
     if total <= 0.0:
@@ -54,7 +68,12 @@ def _rank_of_split_gram(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"]
         return 1.0
     if spread > 1e-6 * energy:
         values = torch.linalg.eigvalsh(small + torch.outer(vector, vector)).clamp(min=0)
+        # The largest is that of the mean; the others are the spread's.
+        if not exact and float(values[0]) < 1e-4 * float(values[-2]):
+            return None
         return float(values.sqrt().sum() ** 2 / values.sum())
+    if not exact:
+        return None
     # Reflect the vector on the first axis; eliminating that axis leaves the small eigenvalues, with an error
     # of the square of spread / energy, and the large one is the rest of the trace.
     axis = vector / energy**0.5
@@ -117,9 +136,11 @@ class Ranks:
             if self._tall[label]:
                 rest = look.error_of(label)
                 gram = symmetric(self._grams[label].to("cpu")) - counts[label] * torch.outer(rest, rest)
-                result[label] = _rank_of_split_gram(gram, counts[label] ** 0.5 * (origin + rest))
+                found = _rank_of_split_gram(gram, counts[label] ** 0.5 * (origin + rest))
             else:
-                result[label] = rank_of_class(torch.cat(self._rows[label]).to("cpu"), origin)
+                found = rank_of_class(torch.cat(self._rows[label]).to("cpu"), origin)
+            assert found is not None
+            result[label] = found
         return result
 
     def all_reduce(self, look: Look, counts: Int[Tensor, " K"], group: Any = None) -> None:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["Scatter", "add_gram", "symmetric"]
+__all__ = ["Scatter", "add_gram", "symmetric", "well_conditioned"]
 
 
 def add_gram(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
@@ -29,6 +29,16 @@ def symmetric(total: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
     """The full symmetric matrix whose upper triangle :func:`add_gram` accumulated."""
     upper = total.triu()
     return upper + upper.triu(1).T
+
+
+def well_conditioned(matrix: Float[Tensor, "d d"]) -> bool:
+    """Whether products in float32 are enough for a scatter matrix: no direction has 1e-5 of another's variance.
+
+    Such products are right to 1e-7 of the largest entries, which is then 1 % of the least variance at worst.
+    """
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    pivots = factor.diagonal()
+    return int(failed) == 0 and float(pivots.min()) ** 2 > 1e-5 * float(pivots.max()) ** 2
 
 
 class Scatter:

@@ -35,16 +35,32 @@ def vci(geometry: Geometry) -> float:
         raise geometry.lacking("scatter")
     spectrum = geometry.require_spectrum()
     rank = geometry.rank
-    basis = torch.linalg.qr(spectrum.directions, mode="complete").Q
     scale = spectrum.values[0]
-    within = (basis.T @ (geometry.scatter / scale) @ basis) / scale
+    between = (spectrum.values / scale).square() / geometry.num_classes
     # An N x d matrix of rounding errors e has singular values up to e (sqrt N + sqrt d); entries far above the
     # rms are rounded more coarsely, and no mean evens that out here.
     noise = 2 * geometry.rounding * (1 + math.sqrt(geometry.dim / geometry.total)) / float(scale)
-    unexplained = _schur_complement(within, rank, noise**2)
-    between = (spectrum.values / scale).square() / geometry.num_classes
-    solved = torch.linalg.solve(unexplained + torch.diag(between), unexplained)
-    return float(solved.diagonal().sum().clamp(0, rank) / rank)
+    within = geometry.scatter / scale / scale
+    quotient = _by_inverse(within, spectrum.directions, between, noise**2)
+    if quotient is None:
+        basis = torch.linalg.qr(spectrum.directions, mode="complete").Q
+        unexplained = _schur_complement(basis.T @ within @ basis, rank, noise**2)
+        quotient = torch.linalg.solve(unexplained + torch.diag(between), unexplained).diagonal().sum()
+    return float(quotient.clamp(0, rank) / rank)
+
+
+def _by_inverse(
+    within: Float[Tensor, "d d"], directions: Float[Tensor, "d r"], between: Float[Tensor, " r"], noise: float
+) -> Float[Tensor, ""] | None:
+    """tr((T + L)^-1 T) with T^-1 = V' S_W^-1 V, in a tenth of the time; ``None`` where S_W is close to singular."""
+    factor, failed = torch.linalg.cholesky_ex(within)
+    pivots = factor.diagonal()
+    if int(failed) or float(pivots.min()) <= 1e-3 * float(pivots.max()):
+        return None
+    if float(pivots.min()) ** 2 <= 100 * noise:
+        return None
+    half = torch.linalg.solve_triangular(factor, directions * between.sqrt(), upper=False)
+    return (1 / (1 + torch.linalg.svdvals(half).square())).sum()
 
 
 def _schur_complement(matrix: Float[Tensor, "d d"], size: int, noise: float) -> Float[Tensor, "r r"]:
