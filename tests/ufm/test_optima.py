@@ -223,7 +223,7 @@ def test_where_nothing_is_known_it_says_so():
         (RegularizedUFM("ce", 5, 2, 3, 0.01, 0.01), "dim = 3 < num_classes - 1 = 4"),
         (RegularizedUFM("mse:alpha=3", 5, 2, 3, 0.01, 0.01), "alpha must be 1"),
         (RegularizedUFM("mse:alpha=0.5", 3, 1, 2, 0.01, 0.01, 5.0), "for alpha < 1"),
-        (NormalizedUFM("ce", 5, 2, 3), "dim = 3 < num_classes - 1 = 4"),
+        (NormalizedUFM("ce", 9, 2, 3), "dim = 3 < num_classes - 1 = 8"),
         (NormalizedUFM("ce", 3, [1, 2, 3], 5), "balanced classes only"),
         (NormalizedUFM("ls", 3, 2, 2, 50.0), "3 classes in the plane"),
         (ContrastiveUFM(5, 2, 3), "dim = 3 < num_classes - 1 = 4"),

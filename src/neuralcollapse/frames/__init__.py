@@ -1,6 +1,6 @@
 """Simplex equiangular tight frames and their kin, as ``(K, d)`` float64 tensors whose rows are the vectors."""
 
-from .codes import known_code_distance, softmax_code
+from .codes import known_code_distance, orthogonal_simplices, softmax_code
 from .nearest import NearestETF, nearest_etf
 from .one_vs_rest import OneVsRest, one_vs_rest
 from .seli import seli
@@ -14,6 +14,7 @@ __all__ = [
     "nearest_etf",
     "one_vs_rest",
     "orthogonal_frame",
+    "orthogonal_simplices",
     "seli",
     "simplex_basis",
     "simplex_etf",

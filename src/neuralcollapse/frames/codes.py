@@ -18,7 +18,7 @@ from .._support.checks import integer
 from .one_vs_rest import one_vs_rest
 from .simplex import simplex_etf
 
-__all__ = ["known_code_distance", "softmax_code"]
+__all__ = ["known_code_distance", "orthogonal_simplices", "softmax_code"]
 
 STARTS = 4
 SHARPNESS = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0)

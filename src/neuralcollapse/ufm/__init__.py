@@ -7,17 +7,20 @@ from .normalized import NormalizedUFM
 from .optima.normalized import critical_temperature
 from .optimum import Optimum
 from .point import Point, load_point, save_point
+from .regression import CriticalPoint, RegressionUFM
 from .regularized import RegularizedUFM
 from .solvers import Trace, methods, solve, solve_many
 
 __all__ = [
     "Certificate",
     "ContrastiveUFM",
+    "CriticalPoint",
     "NormalizedUFM",
     "Optimum",
     "Point",
     "Problem",
     "ProblemLinearization",
+    "RegressionUFM",
     "RegularizedUFM",
     "Trace",
     "critical_temperature",

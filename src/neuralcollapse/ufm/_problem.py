@@ -51,6 +51,8 @@ class Problem(ABC):
     """The name by which files and the command line know this model."""
 
     has_classifier: ClassVar[bool] = True
+    has_classes: ClassVar[bool] = True
+    """Whether samples belong to classes: measures of collapse need them."""
 
     def __init__(self, num_classes: int, per_class: Counts, dim: int):
         self.num_classes = integer("num_classes", num_classes, minimum=2, maximum=LARGEST)

@@ -7,14 +7,15 @@ reaches it with features that spread: then the minimum does not depend on tau.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from ... import frames
 from ..._support.roots import root
-from ...losses import LogitLoss, SquaredError, logit_loss
+from ...frames import orthogonal_simplices
+from ...losses import CrossEntropy, LogitLoss, SquaredError, logit_loss
 from ..normalized import NormalizedUFM
 from ..optimum import Optimum
 from ..point import Point
@@ -46,9 +47,7 @@ def normalized_optimum(problem: NormalizedUFM) -> Optimum:
     if not loss.depends_on_margins:
         raise NotImplementedError(f"no closed form is known for the loss {loss.spec}")
     if problem.dim < count - 1:
-        raise NotImplementedError(
-            f"no closed form is known on spheres with dim = {problem.dim} < num_classes - 1 = {count - 1}"
-        )
+        return _code(problem, loss)
     critical = critical_temperature(loss, count)
     if problem.temperature > critical:
         return _spread(problem, loss, critical)
@@ -68,6 +67,53 @@ def _collapsed(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
     return _unit_optimum(
         problem, value, "neural collapse", margin, lambda: _etf_rows(problem), proved=proved, note=note
     )
+
+
+def _code(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
+    """More classes than a simplex has room for: the best codes known (numerical; not proved).
+
+    K = 2d: the cross-polytope, log(1 + e^(-2 tau) + (2d-2) e^(-tau)) for cross-entropy. d = 2: the regular polygon.
+    Between, d+2 <= K < 2d: the best partition into K-d orthogonal simplices, which depends on tau.
+    """
+    count, dim = problem.num_classes, problem.dim
+    if not isinstance(loss, CrossEntropy) or dim < 2 or (count > 2 * dim and dim != 2):
+        raise NotImplementedError(
+            f"no closed form is known for {loss.spec} on spheres with dim = {dim} < num_classes - 1 = {count - 1}"
+        )
+    if dim == 2 and count > 4:
+        regime, rows = "polygon", frames.softmax_code(count, 2)
+    elif count == 2 * dim:
+        regime, rows = "cross-polytope", orthogonal_simplices([2] * dim)
+    else:
+        sizes = min(partitions(count, count - dim), key=lambda sizes: simplices_value(sizes, problem.temperature))
+        regime, rows = "orthogonal simplices " + "+".join(str(size) for size in sizes), orthogonal_simplices(sizes)
+    logits = problem.temperature * rows @ rows.T
+    value = float(loss(logits, torch.arange(count)))
+    gap = float((logits.diagonal() - (logits.sum(1) - logits.diagonal()) / (count - 1)).mean())
+    note = "the lowest value known: found numerically, not proved"
+    return _unit_optimum(problem, value, regime, gap, lambda: rows, proved=False, note=note)
+
+
+def partitions(count: int, parts: int, largest: int | None = None) -> Iterator[list[int]]:
+    """All ways to write ``count`` as a sum of ``parts`` numbers >= 2, falling."""
+    top = min(count - 2 * (parts - 1), count if largest is None else largest)
+    if parts == 1:
+        if 2 <= count <= top:
+            yield [count]
+        return
+    for first in range(top, 1, -1):
+        for rest in partitions(count - first, parts - 1, first):
+            yield [first, *rest]
+
+
+def simplices_value(sizes: list[int], temperature: float) -> float:
+    """Mean over classes of log(1 + (k-1) e^(-tau k/(k-1)) + (K-k) e^(-tau)), k the size of the class's simplex."""
+    count = sum(sizes)
+    terms = []
+    for size in sizes:
+        own = (size - 1) * math.exp(-temperature * size / (size - 1))
+        terms.append(size / count * math.log1p(own + (count - size) * math.exp(-temperature)))
+    return math.fsum(terms)
 
 
 def _spread(problem: NormalizedUFM, loss: LogitLoss, critical: float) -> Optimum:

@@ -37,6 +37,10 @@ class Snapshot:
         """The class means of the features."""
         return PointCollapse(self.point, self.model.problem.counts)
 
+    def collapse_measure(self, name: str) -> float | None:
+        """A measure of collapse; None where samples have no classes."""
+        return self.collapse.measure(name) if self.model.problem.has_classes else None
+
     def accuracy(self) -> float | None:
         """The share of samples whose largest logit is that of their class; None without a classifier."""
         logits = self.state.logits
@@ -75,7 +79,7 @@ PROJECTED = {"products": 1.0, "calls": 60, "decompositions": 2}
 
 def _measure(name: str) -> Column:
     price = PRICES.get(name, PROJECTED if name.endswith("_projected") else {"products": 1.0, "calls": 30})
-    return Column(lambda shot: shot.collapse.measure(name), **price)  # pyright: ignore[reportArgumentType]
+    return Column(lambda shot: shot.collapse_measure(name), **price)  # pyright: ignore[reportArgumentType]
 
 
 COLUMNS |= {name: _measure(name) for name in MEASURES}

@@ -1,0 +1,49 @@
+"""Normalised models with more classes than a simplex has room for: never beaten by many starts, and reached."""
+
+import math
+
+import pytest
+
+from neuralcollapse.ufm import NormalizedUFM, solve
+
+
+def best_of(problem, starts=6):
+    return min(
+        solve(problem, "lbfgs", seed=seed, tol=1e-9, max_iter=2000, record=()).value for seed in range(starts)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("classes", "dim", "temperature", "regime"),
+    [
+        (6, 3, 0.5, "cross-polytope"),
+        (6, 3, 5.0, "cross-polytope"),
+        (5, 2, 2.0, "polygon"),
+        (8, 2, 0.7, "polygon"),
+        (4, 2, 3.0, "cross-polytope"),
+        (6, 4, 0.5, "orthogonal simplices 3+3"),
+        (6, 4, 2.0, "orthogonal simplices 4+2"),
+    ],
+)
+def test_the_best_code_is_reached_and_not_beaten(classes, dim, temperature, regime):
+    problem = NormalizedUFM("ce", classes, 2, dim, temperature)
+    optimum = problem.optimum()
+    assert optimum.regime == regime
+    assert not optimum.proved
+    assert problem.value(optimum.point) == pytest.approx(optimum.value, rel=1e-12)
+    assert best_of(problem) == pytest.approx(optimum.value, rel=1e-8)
+
+
+def test_formulas_of_the_sheet():
+    tau = 1.3
+    cross = NormalizedUFM("ce", 8, 1, 4, tau).optimum().value
+    assert cross == pytest.approx(math.log(1 + math.exp(-2 * tau) + 6 * math.exp(-tau)), rel=1e-13)
+    polygon = NormalizedUFM("ce", 7, 1, 2, tau).optimum().value
+    terms = [math.exp(tau * (math.cos(2 * math.pi * j / 7) - 1)) for j in range(7)]
+    assert polygon == pytest.approx(math.log(sum(terms)), rel=1e-13)
+
+
+@pytest.mark.parametrize(("loss", "classes", "dim"), [("ce", 9, 3), ("focal:gamma=2", 6, 3), ("ce", 5, 1)])
+def test_other_sizes_are_refused(loss, classes, dim):
+    with pytest.raises(NotImplementedError, match="no closed form is known"):
+        NormalizedUFM(loss, classes, 1, dim, 1.0).optimum()
