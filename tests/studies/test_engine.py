@@ -370,7 +370,7 @@ def test_the_slug_tells_variations_apart():
 def test_one_run_at_a_time_in_a_folder(tmp_path):
     with (tmp_path / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(ValueError, match="another run is writing here"):
+        with pytest.raises(ValueError, match="is writing here"):
             Small(solve_cell()).run("desk", tmp_path)
 
 

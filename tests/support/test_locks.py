@@ -34,7 +34,10 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path, holder):
         pass
     with locked(tmp_path / "other"):
         assert (tmp_path / "other/.lock").is_file()
-    assert list((tmp_path / "other").iterdir()) == []
+    assert not (tmp_path / "other").exists()
+    with locked(tmp_path / "third"):
+        (tmp_path / "third/result").write_text("")
+    assert [path.name for path in (tmp_path / "third").iterdir()] == ["result"]
 
 
 def test_a_killed_writer_locks_nothing(tmp_path, holder):

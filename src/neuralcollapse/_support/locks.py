@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -19,7 +19,8 @@ LOCK = ".lock"
 
 @contextmanager
 def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
-    """Keep other processes from writing in ``folder``, which is made if it is missing.
+    """Keep other processes from writing in ``folder``, which is made if it is missing, and removed if nothing
+    came to be in it.
 
     The lock is held on the file ``name`` in it, which says who writes and is gone afterwards. One that a killed process
     left behind locks nothing. Where the file system knows no locks, nothing is locked.
@@ -29,6 +30,7 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
 
     """
     place = Path(folder)
+    made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
     file = _acquire(place, place / name)
     try:
@@ -36,6 +38,9 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
     finally:
         (place / name).unlink(missing_ok=True)
         file.close()
+        if made:
+            with suppress(OSError):  # it holds something
+                place.rmdir()
 
 
 def _acquire(folder: Path, path: Path) -> TextIOWrapper:

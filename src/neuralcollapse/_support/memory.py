@@ -1,10 +1,31 @@
-"""Memory that is freed and soon wanted again stays with the process."""
+"""Memory: how much there is, asked before it is taken; and freed blocks that stay with the process."""
+
+import re
+import resource
+from pathlib import Path
 
 import torch
 
-__all__ = ["keep_freed_blocks"]
+__all__ = ["available_memory", "check_room", "keep_freed_blocks"]
 
 LARGEST = 32 << 20
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping and within this process's limit; 8 GB where the system does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+        free = 1024 * int(re.search(r"MemAvailable:\s+(\d+)", text)[1])  # pyright: ignore[reportOptionalSubscript]
+    except (OSError, TypeError, ValueError):
+        free = 8 << 30
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return free if limit == resource.RLIM_INFINITY else min(free, limit)
+
+
+def check_room(what: str, size: int) -> None:
+    """ValueError if ``what`` takes more bytes than there are, before they are asked for."""
+    if size > available_memory():
+        raise ValueError(f"{what} would take {size / 1e9:.3g} GB of memory, more than is free")
 
 
 def keep_freed_blocks() -> None:

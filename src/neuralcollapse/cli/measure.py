@@ -116,7 +116,7 @@ def measure(
         "present_only": present_only,
         "min_samples": min_samples,
         "ignore_label": ignore_label,
-        "memory_limit": int(real("--memory", memory, minimum=0.0) * 1e9),
+        "memory_limit": int(real("--memory", memory, minimum=0.0, maximum=1e9) * 1e9),
         "intervals": intervals,
         "groups": groups,
     }

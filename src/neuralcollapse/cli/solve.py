@@ -56,6 +56,7 @@ def solve(
     ```
     """
     from .._support.checks import integer
+    from .._support.ranges import MOST_TRIALS
 
     model = (problem or ProblemOptions()).build()
     begin = None if start is None else _start(start, model)
@@ -72,7 +73,7 @@ def solve(
         if resume or workers is not None:
             raise ValueError(f"{'--resume' if resume else '--workers'} is for --trials")
         return _one(model, method, begin, seed, options, out, json)
-    integer("--trials", trials, minimum=1)
+    integer("--trials", trials, minimum=1, maximum=MOST_TRIALS)
     if out is not None and out.suffix == ".safetensors":
         raise ValueError(f"--out {out}: --trials writes a folder, not a file")
     if resume and out is None:

@@ -79,7 +79,10 @@ class Focal(LogitLoss):
     summary: ClassVar[str] = "-(1 - p_y)^gamma log p_y"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", real("gamma", self.gamma, minimum=0))
+        gamma = real("gamma", self.gamma, minimum=0, maximum=1e6)
+        if 0 < gamma < 1e-9:
+            raise ValueError(f"gamma must be 0 (cross-entropy) or at least 1e-9, got {gamma:g}")
+        object.__setattr__(self, "gamma", gamma)
 
     @property
     def depends_on_margins(self) -> bool:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._support.checks import real
+from .._support.ranges import positive_scale
 from ._base import Linearization, LogitLoss, registry
 
 __all__ = ["SquaredError"]
@@ -61,8 +61,8 @@ class SquaredError(LogitLoss):
     summary: ClassVar[str] = "1/2 [alpha (z_y - target)^2 + sum_{j != y} z_j^2]"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", real("alpha", self.alpha, above=0))
-        object.__setattr__(self, "target", real("target", self.target, above=0))
+        object.__setattr__(self, "alpha", positive_scale("alpha", self.alpha))
+        object.__setattr__(self, "target", positive_scale("target", self.target))
 
     @property
     def depends_on_margins(self) -> bool:

@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._support.checks import describe, real
+from .._support.checks import describe
+from .._support.ranges import positive_scale
 from ._base import Loss, check_labels, registry
 
 __all__ = ["ContrastiveLinearization", "SupervisedContrastive"]
@@ -38,7 +39,7 @@ class SupervisedContrastive(Loss):
     summary: ClassVar[str] = "-log of the share of positive pairs among exp(tau^2 <h_i, h_j>)"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "temperature", real("temperature", self.temperature, above=0))
+        object.__setattr__(self, "temperature", positive_scale("temperature", self.temperature))
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Mean loss of ``outputs`` (N, d), which are scaled to unit rows, against ``labels`` (N,)."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .._support.checks import describe, integer
 from .._support.files import atomic_write
+from .._support.memory import available_memory
 from ._inputs import IGNORED, all_finite, as_labels, as_source, check_labels, nonfinite_error
 from ._precision import DIGITS, as_precision, digits_of
 from ._selection import Selection
@@ -63,7 +64,7 @@ class ClassStatistics:
         self._anywhere = device is None
         self._device = torch.device("cpu" if device is None else device)
         size = 8 * self.dim * (2 * self.num_classes + (self.dim if self.passes == 1 else 0))
-        if size > LARGEST_STATE:
+        if size > min(LARGEST_STATE, available_memory()):
             raise ValueError(
                 f"num_classes = {self.num_classes}, dim = {self.dim}, passes = {self.passes} would take "
                 f"{size / 1e9:.0f} GB of statistics"

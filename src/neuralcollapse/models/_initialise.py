@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from .._support.checks import describe, integer
+from .._support.memory import check_room
 
 __all__ = ["Init", "initialise", "kaiming_uniform_rows", "seeded"]
 
@@ -44,6 +45,8 @@ def initialise(build: Callable[[], nn.Module], generator: Generator, init: Init 
         raise ValueError(f"init must be one of {', '.join(get_args(Init))}, got {describe(init)}")
     with torch.device("meta"):
         module = build()
+    size = sum(tensor.numel() for tensor in module.state_dict().values())
+    check_room(f"a net of {size:.3g} parameters", 4 * size)
     module.to_empty(device="cpu")
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):

@@ -9,6 +9,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from .._support.checks import describe, integer
+from .._support.ranges import LARGEST_WIDTH
 
 __all__ = ["ResidualEncoder", "Shape", "residual_shape"]
 
@@ -54,13 +55,14 @@ def residual_shape(
     outer = tuple(expansion * plane for plane in planes)
     if stem not in STEMS:
         raise ValueError(f"stem must be one of {', '.join(STEMS)}, got {describe(stem)}")
+    last = outer[-1] if feature_dim is None else integer("feature_dim", feature_dim, minimum=1, maximum=LARGEST_WIDTH)
     return Shape(
         kind=kind,
         depths=depths,
         stem_width=width,
         inner=tuple(max(1, int(plane * inner_scale)) for plane in planes),
         outer=outer,
-        feature_dim=outer[-1] if feature_dim is None else integer("feature_dim", feature_dim, minimum=1),
+        feature_dim=last,
         in_channels=integer("in_channels", in_channels, minimum=1),
         stem=stem,
     )

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from .._support.checks import describe, integer
+from .._support.ranges import LARGEST_DEPTH, LARGEST_WIDTH
 from ._classifier import Classifier, assemble, nets
 from ._initialise import Init
 
@@ -53,9 +54,9 @@ def mlp(
     >>> mlp(width=16, in_channels=1, image_size=8).feature_dim
     16
     """
-    units = integer("width", width, minimum=1)
-    last = units if feature_dim is None else integer("feature_dim", feature_dim, minimum=1)
-    layers = integer("depth", depth, minimum=1)
+    units = integer("width", width, minimum=1, maximum=LARGEST_WIDTH)
+    last = units if feature_dim is None else integer("feature_dim", feature_dim, minimum=1, maximum=LARGEST_WIDTH)
+    layers = integer("depth", depth, minimum=1, maximum=LARGEST_DEPTH)
     channels = integer("in_channels", in_channels, minimum=1)
     if image_size is None:
         image_size = 28 if channels == 1 else 32

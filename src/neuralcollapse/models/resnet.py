@@ -7,6 +7,7 @@ convolution gets d outputs.
 """
 
 from .._support.checks import integer
+from .._support.ranges import LARGEST_WIDTH
 from ._classifier import Classifier, assemble, nets
 from ._initialise import Init
 from ._residual import Kind, ResidualEncoder, residual_shape
@@ -76,6 +77,6 @@ def _resnet(
     seed: int,
     init: Init,
 ) -> Classifier:
-    planes = integer("width", width, minimum=1)
+    planes = integer("width", width, minimum=1, maximum=LARGEST_WIDTH)
     shape = residual_shape(kind, depths, planes, 1.0, feature_dim, in_channels, stem)
     return assemble(lambda: ResidualEncoder(shape), shape.feature_dim, num_classes, head, seed, init)

@@ -5,6 +5,7 @@ layers) whatever the width: the paper's {.25, .5, 1, 2}. The other arguments are
 """
 
 from .._support.checks import real
+from .._support.ranges import LARGEST_WIDTH
 from ._classifier import Classifier, assemble, nets
 from ._initialise import Init
 from ._residual import Kind, ResidualEncoder, residual_shape
@@ -56,6 +57,6 @@ def _wide(
     seed: int,
     init: Init,
 ) -> Classifier:
-    scale = real("width", width, above=0.0)
+    scale = real("width", width, above=0.0, maximum=LARGEST_WIDTH / BASE_WIDTH)
     shape = residual_shape(kind, depths, BASE_WIDTH, scale, feature_dim, in_channels, stem)
     return assemble(lambda: ResidualEncoder(shape), shape.feature_dim, num_classes, head, seed, init)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .. import losses
+from .._support.ranges import LARGEST_COUNT, LARGEST_WIDTH
 from ..data import RandomLabels, profiles, sources
 from ..metrics import METRICS
 from ..models import Init, heads, nets
@@ -21,6 +22,7 @@ __all__ = ["Plan"]
 
 FORMAT = 2
 """Counts up when equal plans would give other results than before."""
+MOST_EPOCHS = 10**7
 
 
 class Plan(BaseModel):
@@ -35,8 +37,8 @@ class Plan(BaseModel):
 
     data: str = "digits"
     """A name of ``nc.data.load``."""
-    per_class: int | None = Field(None, ge=1)
-    test_per_class: int | None = Field(None, ge=1)
+    per_class: int | None = Field(None, ge=1, le=LARGEST_COUNT)
+    test_per_class: int | None = Field(None, ge=1, le=LARGEST_COUNT)
     validation: float = Field(0.0, ge=0, lt=1)
     """Fraction of the training set held out; its accuracy chooses the best checkpoint."""
     imbalance: str | None = None
@@ -59,14 +61,14 @@ class Plan(BaseModel):
     """The objective has this times the loss; 2/K makes the squared error a mean over classes, as ``nn.MSELoss``."""
     views: Literal[1, 2] = 1
     """Augmented views of each image in a batch, for a loss on features."""
-    projection: int | None = Field(None, ge=1)
+    projection: int | None = Field(None, ge=1, le=LARGEST_WIDTH)
     """Outputs of a projection between the encoder and a loss on features."""
 
     optimizer: str = "sgd"
     learning_rate: float = Field(0.05, gt=0)
     schedule: str = "milestones"
-    epochs: int = Field(200, ge=1)
-    batch_size: int = Field(128, ge=2)
+    epochs: int = Field(200, ge=1, le=MOST_EPOCHS)
+    batch_size: int = Field(128, ge=2, le=LARGEST_COUNT)
     clip_gradient: float | None = Field(None, gt=0)
 
     decay_on: Literal["parameters", "features"] = "parameters"
@@ -84,7 +86,7 @@ class Plan(BaseModel):
     precision: Literal["float32", "bfloat16"] = "float32"
     channels_last: bool = True
     device: str = "auto"
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, le=2**63 - 1)
 
     measure: Literal["log", "every"] | tuple[int, ...] = "log"
     """Epochs after which loss, accuracy and neural collapse are measured: log-spaced, every one, or these."""
@@ -170,7 +172,7 @@ class Plan(BaseModel):
         """The plan from JSON text."""
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"a plan must be JSON: {error}") from None
         return cls._from_mapping(values)
 
@@ -183,7 +185,7 @@ class Plan(BaseModel):
             if file.suffix == ".toml":
                 return cls._from_mapping(tomllib.loads(text))
             return cls.from_json(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{file}: {' '.join(str(error).split())}") from None
 
     @classmethod

@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from .._support.checks import finite_tensor, integer
+from .._support.memory import check_room
 from .._support.registry import Registry
 from .certificate import Certificate
 from .optimum import Optimum
@@ -190,6 +191,8 @@ class Problem(ABC):
         return point
 
     def _generator(self, seed: int | Generator) -> Generator:
+        """Where a random point is drawn from, once there is room for it."""
+        check_room("a point of this model", 8 * (self.num_samples + self.num_classes) * self.dim)
         return seed if isinstance(seed, Generator) else torch.Generator().manual_seed(integer("seed", seed))
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor
 
-from .._support.checks import real
+from .._support.ranges import positive_scale
 from ..losses import LossLike, logit_loss
 from ._problem import Counts, Problem, ProblemLinearization, problems
 from .certificate import Certificate
@@ -69,7 +69,7 @@ class NormalizedUFM(SphereProblem):
     ):
         super().__init__(num_classes, per_class, dim)
         self.loss = logit_loss(loss)
-        self.temperature = real("temperature", temperature, above=0)
+        self.temperature = positive_scale("temperature", temperature)
 
     def linearize(self, point: Point) -> "NormalizedLinearization":
         """Value and Riemannian derivatives at ``point``, sharing the softmax."""

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from .._support.checks import describe, real
+from .._support.checks import describe
+from .._support.ranges import positive_scale
 from ..losses import LossLike, logit_loss
 from ._problem import Counts, Problem, ProblemLinearization, problems
 from .certificate import Certificate
@@ -44,12 +45,12 @@ class RegularizedUFM(Problem):
     ):
         super().__init__(num_classes, per_class, dim)
         self.loss = logit_loss(loss)
-        self.weight_decay = real("weight_decay", weight_decay, minimum=0)
-        self.feature_decay = real("feature_decay", feature_decay, minimum=0)
+        self.weight_decay = positive_scale("weight_decay", weight_decay, or_zero=True)
+        self.feature_decay = positive_scale("feature_decay", feature_decay, or_zero=True)
         if features not in ("free", "nonnegative"):
             raise ValueError(f"features must be 'free' or 'nonnegative', got {describe(features)}")
         self.features: Literal["free", "nonnegative"] = features
-        self.bias_decay = None if bias_decay is None else real("bias_decay", bias_decay, minimum=0)
+        self.bias_decay = None if bias_decay is None else positive_scale("bias_decay", bias_decay, or_zero=True)
 
     @property
     def has_bias(self) -> bool:

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from ..._support.checks import integer, real
+from ..._support.memory import check_room
 from ...frames import simplex_etf
 from ._base import Arrays, Source, sources
 
@@ -65,6 +66,7 @@ class Synthetic(Source):
         count = integer("classes", self.classes, minimum=2)
         integer("dim", self.dim, minimum=count - 1)
         integer("per_class", self.per_class, minimum=1)
+        check_room("these samples", 24 * self.classes * self.per_class * self.dim)
         real("bayes_error", self.bayes_error, minimum=1e-9, below=1 - 1 / count)
         integer("seed", self.seed, minimum=0)
 

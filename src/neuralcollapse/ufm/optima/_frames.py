@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ... import frames
+from ..._support.memory import check_room
 from ..point import Point
 
 __all__ = ["ClassFrame"]
@@ -38,6 +39,7 @@ class ClassFrame:
     def rows(self) -> Tensor:
         """A itself."""
         count, dim = self.num_classes, self.dim
+        check_room("a minimiser of this model", 8 * count * dim)
         if self.anywhere:
             root = torch.zeros(count, dim, dtype=torch.float64)
             root[:, : self.rank] = math.sqrt(self.x) * torch.eye(count, self.rank, dtype=torch.float64)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..._support.checks import describe, integer
 from ..._support.files import json_text, write_json
 from ..._support.locks import locked
 from ..._support.processes import worker_pool
+from ..._support.ranges import MOST_TRIALS
 from .._problem import Problem
 from ..point import Point
 from ._method import Method
@@ -115,9 +117,11 @@ def _run_in_pool(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
 
 def _checked_seeds(seeds: Iterable[int]) -> list[int]:
     try:
-        numbers = [integer("seeds", seed, minimum=0) for seed in seeds]
+        numbers = [integer("seeds", seed, minimum=0) for seed in islice(seeds, MOST_TRIALS + 1)]
     except TypeError as error:
         raise TypeError(f"seeds must be integers, got {describe(seeds)}") from error
+    if len(numbers) > MOST_TRIALS:
+        raise ValueError(f"seeds must be at most {MOST_TRIALS}, got more")
     if not numbers or len(set(numbers)) != len(numbers):
         raise ValueError(f"seeds must be one or more different numbers, got {describe(seeds)}")
     return numbers

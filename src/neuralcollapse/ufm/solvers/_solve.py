@@ -132,7 +132,10 @@ def perturb(problem: Problem, point: Point, size: float, seed: int) -> Point:
         return torch.randn(block.shape, dtype=torch.float64, generator=generator)
 
     direction = problem.project(point, point.map(gaussian))
-    return problem.retract(point, direction * (size / direction.norm()))
+    length = direction.norm()
+    if length == 0:
+        raise ValueError("perturbation needs a direction to move in: on spheres in one dimension there is none")
+    return problem.retract(point, direction * (size / length))
 
 
 class _Run:

@@ -41,7 +41,7 @@ class ResultsFolder:
         cells = facts.get("cells")
         cells = cells if isinstance(cells, list) else []
         errors = [cell["error"] for cell in cells if isinstance(cell, dict) and cell.get("error")]
-        table = _read(path / "table.json")
+        table = _read(path / "table.json") if self._inside(path / "table.json") else None
         rows = [row for row in table if isinstance(row, dict)] if isinstance(table, list) else []
         return {
             **{key: facts.get(key) for key in SHOWN},
@@ -50,7 +50,7 @@ class ResultsFolder:
             "failures": errors,
             "table": rows[:ROWS],
             "rows": len(rows),
-            "picture": (path / "figure.svg").is_file(),
+            "picture": (path / "figure.svg").is_file() and self._inside(path / "figure.svg"),
         }
 
     def picture(self, name: str) -> bytes:

@@ -38,6 +38,9 @@ def sections(folders: Iterable[str | Path]) -> list[Section]:
 
 def _places(folder: Path) -> list[tuple[Path, Callable[[Path, str], Section]]]:
     """The folder itself; else the studies of a results folder; else the results just below."""
+    trials = sorted(path.parent for path in folder.glob("trial-*/trace.json"))
+    if trials:  # beside their plan.json, which is not that of a training run
+        return [(place, solve_section) for place in trials]
     for name, read in READERS.items():
         if (folder / name).is_file():
             return [(folder, read)]
