@@ -27,6 +27,7 @@ __all__ = [
     "legend_below",
     "loss_name",
     "metric_name",
+    "plain_decimals",
     "save_picture",
     "series",
     "styled",
@@ -222,6 +223,28 @@ def heat_map(
     axis.set_title(title)
 
 
+def plain_decimals(picture: "Figure") -> None:
+    """Write 0.6 instead of 6 x 10^-1 on logarithmic axes that span less than a decade and a half."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+    for axes in picture.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            if axis.get_scale() != "log" or not 0 < low < high < 10**1.5 * low or not _automatic(axis):
+                continue
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 3 * low else MaxNLocator(4))
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+            axis.set_minor_formatter(NullFormatter())
+
+
+def _automatic(axis: Any) -> bool:
+    """Whether nobody has chosen this axis's ticks."""
+    from matplotlib.ticker import FixedLocator
+
+    return not isinstance(axis.get_major_locator(), FixedLocator)
+
+
 def empty_picture(text: str) -> "Figure":
     """A picture that only says something."""
     picture, axes = figure()
@@ -234,6 +257,7 @@ def save_picture(picture: "Figure", stem: Path) -> None:
     """Write ``stem`` with .svg, .pdf and .png; equal pictures give equal files."""
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}, "png": {"Software": None}}
     with styled():
+        plain_decimals(picture)
         for kind, facts in metadata.items():
             content = io.BytesIO()
             picture.savefig(content, format=kind, metadata=facts, dpi=200)
