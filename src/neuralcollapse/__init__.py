@@ -28,7 +28,15 @@ _LAYERS = (
     "web",
 )
 _FROM_WEB = ("explorer", "report")
-_FROM_METRICS = ("ClassStatistics", "CollapseReport", "measure", "measure_files", "measure_model", "plot_history")
+_FROM_METRICS = (
+    "ClassStatistics",
+    "CollapseReport",
+    "extract",
+    "measure",
+    "measure_files",
+    "measure_model",
+    "plot_history",
+)
 
 __all__ = [
     "ClassStatistics",
@@ -36,6 +44,7 @@ __all__ = [
     "__version__",
     "data",
     "explorer",
+    "extract",
     "frames",
     "integrations",
     "landscape",
@@ -67,7 +76,7 @@ if TYPE_CHECKING:
         ufm,
         web,
     )
-    from .metrics import ClassStatistics, CollapseReport, measure, measure_files, measure_model, plot_history
+    from .metrics import ClassStatistics, CollapseReport, extract, measure, measure_files, measure_model, plot_history
     from .web import explorer, report
 
 

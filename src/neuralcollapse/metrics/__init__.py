@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from ._comparison import ReportComparison
 from ._decomposition import SquaredErrorParts, squared_error_parts
+from ._extract import extract
 from ._files import open_arrays
 from ._geometry import Geometry, NotApplicableError, SampleResults
 from ._heads import Classifier, classifier_of
@@ -46,6 +47,7 @@ __all__ = [
     "SquaredErrorParts",
     "class_means",
     "classifier_of",
+    "extract",
     "measure",
     "measure_files",
     "measure_layers",

@@ -20,7 +20,7 @@ from ._shared import SharedRecorder
 from ._targets import Ignored, Targets, ignored_labels
 from ._watch import HeadWatch
 
-__all__ = ["Measurement", "Options"]
+__all__ = ["Head", "Measurement", "Options"]
 
 ONE_OUTPUT = "the head has one output z: measured as two classes with logits -z/2 and z/2"
 NOT_SHIFTED = "labels are paired as forward= returned them, not shifted by a token"
@@ -71,7 +71,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class _Head:
+class Head:
     """What processes tell each other of the classifier."""
 
     name: str
@@ -104,7 +104,7 @@ class Measurement:
         self._shares = shares if self._team.together else None
         self._watch = HeadWatch(model, options.layer, options.num_classes)
         self._recorder: Recorder | SharedRecorder | None = None
-        self._head: _Head | None = None
+        self._head: Head | None = None
         self._shift: bool | None = None
         self.notes: dict[str, None] = {}
 
@@ -118,16 +118,16 @@ class Measurement:
 
     def take(self, labels: Any, again: Again | None = None) -> None:
         """Take the batch that has just passed; ``again`` runs it once more, should the classifier need to be found."""
-        features, targets = self._rows(labels, again)
+        features, targets = self.rows(labels, again)
         if self._recorder is None:
-            self._meet(self._classifier(features.shape[1]))
+            self._meet(self.head(features.shape[1]))
         assert self._recorder is not None
         self._recorder.add(features, targets)
 
     def take_again(self, labels: Any) -> None:
         """Take a batch of the second run."""
         assert self._recorder is not None
-        self._recorder.add_again(*self._rows(labels, None))
+        self._recorder.add_again(*self.rows(labels, None))
 
     def finish(self) -> bool:
         """End the first run; whether this process is to run the same batches again."""
@@ -159,7 +159,7 @@ class Measurement:
 
     # one batch ----------------------------------------------------------------------------------------------
 
-    def _rows(self, labels: Any, again: Again | None) -> tuple[Tensor, Tensor]:
+    def rows(self, labels: Any, again: Again | None) -> tuple[Tensor, Tensor]:
         """Features (n, d) and integer labels (n,) of the latest batch."""
         raw = self._targets.tensor(labels)
         kept = None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
@@ -203,7 +203,8 @@ class Measurement:
 
     # the head -----------------------------------------------------------------------------------------------
 
-    def _classifier(self, dim: int) -> _Head:
+    def head(self, dim: int) -> Head:
+        """The classifier as it is now, on the CPU; a head of one output as two classes."""
         classifier: Classifier = self._watch.classifier
         weight, bias = classifier.weight, classifier.bias
         if classifier.note is not None:
@@ -213,9 +214,9 @@ class Measurement:
             weight = torch.cat([-weight / 2, weight / 2])
             bias = None if bias is None else torch.cat([-bias / 2, bias / 2])
         weight = None if weight is None else weight.detach().to("cpu", copy=True)
-        return _Head(classifier.name, weight, None if bias is None else bias.detach().to("cpu", copy=True), dim)
+        return Head(classifier.name, weight, None if bias is None else bias.detach().to("cpu", copy=True), dim)
 
-    def _meet(self, head: _Head) -> None:
+    def _meet(self, head: Head) -> None:
         self._head = head
         arguments = (self._settings, self._num_classes, head.weight, head.bias)
         if self._team.together:
