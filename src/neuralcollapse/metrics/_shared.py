@@ -45,9 +45,9 @@ class SharedRecorder:
         self._bytes = 0
         self._second: SecondPass | None = None
 
-    def add(self, features: Tensor, labels: Any) -> None:
-        """Take a batch in the first run."""
-        self._statistics.update(features, labels)
+    def add(self, features: Tensor, labels: Any, precision: torch.dtype | None = None) -> None:
+        """Take a batch in the first run; ``precision`` as in :meth:`ClassStatistics.update`."""
+        self._statistics.update(features, labels, precision=precision)
         if self._kept is not None:
             self._kept.append((features.detach().to("cpu", copy=True), labels.to("cpu", copy=True)))
             self._bytes += self._kept[-1][0].nbytes

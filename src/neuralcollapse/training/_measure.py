@@ -7,7 +7,10 @@ from torch import Tensor
 
 from .. import losses
 from ..data import Split
-from ..metrics import ClassStatistics
+from ..metrics._inputs import NonFiniteError
+from ..metrics._processes import Team as MeasuringTeam
+from ..metrics._recorder import Recorder, Settings
+from ..metrics._shared import SharedRecorder
 from ..models import Classifier
 from ._distributed import Team, gathered
 from ._errors import TrainingStopped
@@ -33,23 +36,18 @@ def measure_split(plan: Plan, model: Classifier, split: Split, team: Team, devic
     model.eval()
     try:
         return _measure(plan, model, split, team, device)
-    except ValueError as error:
-        if "finite" in str(error):
-            raise TrainingStopped(f"training diverged: {error}") from error
-        raise
+    except NonFiniteError as error:
+        raise TrainingStopped(f"training diverged: {error}") from error
     finally:
         model.train(before)
 
 
 def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
     loss_of = losses.get(plan.loss)
-    weight, bias = model.head.weight.detach().cpu(), model.head.bias
-    bias = None if bias is None else bias.detach().cpu()
-    statistics = ClassStatistics(model.num_classes, model.feature_dim)
+    recorder = _recorder(plan, model, team)
+    # Features come in float32, with the digits that the forward passes have.
+    precision = torch.float32 if plan.precision == "float32" else torch.bfloat16
     sums = torch.zeros(3, dtype=torch.float64)
-    kept: list[tuple[Tensor, Tensor]] | None = []
-    if len(split) * model.feature_dim * 4 > MEMORY:
-        kept = None
     for features, logits, labels in features_of(plan, model, split, team, device):
         right, count = (logits.argmax(1) == labels).sum(), torch.tensor(len(labels))
         if loss_of.takes == "features":  # of all processes' samples, a share each
@@ -58,24 +56,30 @@ def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: to
         else:
             loss = loss_of(logits, labels) * count if len(labels) else torch.zeros(())
         sums += torch.stack([loss.double(), right.double(), count])
-        if len(labels) == 0:
-            continue
-        statistics.update(features, labels)
-        if kept is not None:
-            kept.append((features, labels))
-    team.sum(sums)
-    if team.size > 1:
-        statistics.all_reduce()
-    second = statistics.second_pass(weight, bias, metrics=plan.metrics)
-    again = kept or ((features, labels) for features, _, labels in features_of(plan, model, split, team, device))
-    for features, labels in again:
         if len(labels):
-            second.update(features, labels)
-    if team.size > 1:
-        second.all_reduce()
-    report = second.report()
+            recorder.add(features, labels, precision)
+    team.sum(sums)
+    if recorder.finish_first_pass():
+        for features, _, labels in features_of(plan, model, split, team, device):
+            if len(labels):
+                recorder.add_again(features, labels)
+    report = recorder.report()
     loss, right, count = sums.tolist()
     return {"loss": loss / count, "accuracy": right / count, **report.values}
+
+
+def _recorder(plan: Plan, model: Classifier, team: Team) -> Recorder | SharedRecorder:
+    """Where features go: the same recorder as :func:`neuralcollapse.measure_model` has."""
+    settings = Settings(plan.metrics, None, "samples", None, MEMORY)
+    weight, bias = model.head.weight.detach(), model.head.bias
+    bias = None if bias is None else bias.detach()
+    if team.size == 1:
+        return Recorder(settings, model.num_classes, weight, bias)
+    together = MeasuringTeam(None, True)
+    return SharedRecorder(
+        settings, model.num_classes, weight.cpu(), None if bias is None else bias.cpu(),
+        dim=model.feature_dim, team=together, repeatable=True,
+    )  # fmt: skip
 
 
 def features_of(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device):
