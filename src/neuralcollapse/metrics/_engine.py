@@ -27,10 +27,10 @@ LARGEST_SHARED_STATE = 1 << 26
 """Bytes of state per worker above which one worker does it all."""
 
 
-def _share(tasks: int, work: Callable[[range], Result], state_bytes: int = 0) -> list[Result]:
+def _share(tasks: int, work: Callable[[range], Result], device: torch.device, state_bytes: int = 0) -> list[Result]:
     """Split tasks 0..tasks-1 over workers: ``work`` gets every w-th number; the results in a fixed order."""
     workers = max(1, min(torch.get_num_threads(), tasks))
-    if state_bytes > LARGEST_SHARED_STATE:
+    if state_bytes > LARGEST_SHARED_STATE or device.type != "cpu":
         workers = 1
     # A caller's autocast would take the products in half precision.
     with torch_threads(1), torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
@@ -57,7 +57,7 @@ def one_pass(
             statistics.add(source.slice(start, stop), labels[start:stop], precision)
         return statistics
 
-    first, *others = _share(_chunks(source, step), work, 16 * num_classes * source.dim)
+    first, *others = _share(_chunks(source, step), work, source.device, 16 * num_classes * source.dim)
     for other in others:
         first.merge(other)
     if not bool(torch.isfinite(first.means).all()) or not bool(torch.isfinite(first.class_variances).all()):
@@ -79,7 +79,7 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, pre
             sums.index_add_(0, labels[start:stop], source.slice(start, stop).to(torch.float64))
         return sums
 
-    first, *others = _share(_chunks(source, step), work, 8 * num_classes * source.dim)
+    first, *others = _share(_chunks(source, step), work, source.device, 8 * num_classes * source.dim)
     for other in others:
         first += other
     if not bool(torch.isfinite(first).all()):
@@ -98,7 +98,11 @@ def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondP
     step = 2048 if "scatter" in task.needs else chunk_rows(source.dim)
     for dtype in (torch.float32, torch.float64) if single else (torch.float64,):
         whole = SecondPass(task, dtype)
-        parts = _share(_chunks(source, step), lambda numbers, first=whole: _part(source, labels, step, numbers, first))
+        parts = _share(
+            _chunks(source, step),
+            lambda numbers, first=whole: _part(source, labels, step, numbers, first),
+            source.device,
+        )
         for part in parts:
             whole.merge(part)
         if whole.finite() and (dtype == torch.float64 or whole.precise()):
@@ -136,7 +140,7 @@ def class_ranks(source: Source, labels: Int[Tensor, " N"], geometry: Geometry) -
         return found
 
     ranks = torch.zeros(len(members), dtype=torch.float64)
-    for part in _share(len(members), work):
+    for part in _share(len(members), work, source.device):
         for label, value in part:
             ranks[label] = value
     return ranks

@@ -68,6 +68,10 @@ class Source:
         """The rows with these numbers as a tensor, where they are."""
         return self._pick(index if self._index is None else self._index[index])
 
+    def number(self, row: int) -> int:
+        """Where a row stands among the rows as they were given."""
+        return row if self._index is None else int(self._index[row])
+
     def where(self, index: Int[Tensor, " rows"]) -> "Source":
         """The source that holds only these rows."""
         return Source(self._values, index if self._index is None else self._index[index])
@@ -243,7 +247,8 @@ def nonfinite_error(source: Source) -> NonFiniteError:
             largest = max(largest, float(part.abs().max()))
     if bad:
         return NonFiniteError(
-            f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity (the first is row {first})"
+            f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity (the first is row "
+            f"{source.number(first)})"
         )
     size = math.floor(math.log10(max(largest, 1e-300)))
     return NonFiniteError(f"features are too large to square in float64 (magnitude 1e{size}); rescale them")

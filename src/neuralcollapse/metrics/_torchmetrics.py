@@ -71,7 +71,7 @@ class NeuralCollapse(Metric):
     def compute(self) -> dict[str, Tensor]:
         """The metrics that have a value, as float64 scalars."""
         return {
-            name: torch.tensor(value, dtype=torch.float64, device=self._counts_device())
+            name: torch.tensor(value, dtype=torch.float64).to(self._counts_device())
             for name, value in self._report().scalars.items()
         }
 

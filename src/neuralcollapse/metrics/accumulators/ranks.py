@@ -103,7 +103,7 @@ class Ranks:
         """Add samples minus their class means."""
         order = torch.argsort(chunk.labels, stable=True)
         classes, sizes = torch.unique_consecutive(chunk.labels[order], return_counts=True)
-        for label, index in zip(classes.tolist(), order.split(sizes.tolist()), strict=True):
+        for label, index in zip(classes.to("cpu").tolist(), order.split(sizes.to("cpu").tolist()), strict=True):
             self._add(label, chunk.difference[index].to(torch.float64))
 
     def _add(self, label: int, rows: Float[Tensor, "n d"]) -> None:
@@ -125,7 +125,7 @@ class Ranks:
         """The numerical rank of each class, 0 for one without samples."""
         if self._found is not None:
             return self._found
-        return self._ranks(look, counts.tolist(), range(len(self._tall)))
+        return self._ranks(look, counts.to("cpu").tolist(), range(len(self._tall)))
 
     def _ranks(self, look: Look, counts: list[int], labels: range) -> Float[Tensor, " K"]:
         result = torch.zeros(len(self._tall), dtype=torch.float64)
@@ -149,7 +149,7 @@ class Ranks:
         ``counts`` are those of all processes. Gram matrices are summed, rows of small classes are gathered.
         """
         world, mine = world_of(group), rank_of(group)
-        sizes = counts.tolist()
+        sizes = counts.to("cpu").tolist()
         for owner in range(world):
             labels = range(owner, len(self._tall), world)
             tall = [label for label in labels if self._tall[label] and sizes[label]]

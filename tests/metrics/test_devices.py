@@ -1,0 +1,152 @@
+"""Every metric on features that live on another device: the same numbers, and the features stay there."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import neuralcollapse as nc
+from neuralcollapse.metrics import METRICS, NeuralCollapse
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+from twin_device import DEVICE, Twin, TwinDevice
+
+K, D, N = 5, 16, 3000
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def data(dtype=torch.float32, classes=K, dim=D):
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(0, classes, (N,), generator=generator)
+    H = torch.randn(classes, dim, generator=generator)[y] + 0.4 * torch.randn(N, dim, generator=generator) + 2
+    W = torch.randn(classes, dim, generator=generator)
+    return H.to(dtype), y, W, torch.randn(classes, generator=generator), torch.randn(200, dim, generator=generator) + 1
+
+
+def same(found, expected, rel=1e-6):
+    assert found.keys() == expected.scalars.keys() or set(found) <= set(expected.scalars)
+    for name, value in found.items():
+        assert float(value) == pytest.approx(expected[name], rel=rel, abs=1e-12), name
+
+
+def stayed(twin, entries=N * D):
+    """No transfer of the size of the features, nor many that add up to it."""
+    assert max(twin.transfers, default=0) < entries / 4
+    assert sum(twin.transfers) < entries / 2
+
+
+def test_the_twin_refuses_to_mix_and_counts():
+    with TwinDevice() as twin:
+        there = torch.ones(3, 4).to(DEVICE)
+        assert isinstance(there, Twin)
+        assert isinstance(torch.zeros(2, device=DEVICE), Twin)
+        assert twin.transfers == [12]
+        with pytest.raises(RuntimeError, match="twin device"):
+            there + torch.ones(3, 4)
+        with pytest.raises(RuntimeError, match="twin device"):
+            there.index_select(0, torch.tensor([0]))
+        assert float((there * 2).sum()) == 24
+        assert twin.syncs == 1
+        assert torch.equal((there[1:] + 1).to("cpu"), torch.full((2, 4), 2.0))
+        assert twin.transfers == [12, 8]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("labels_there", [True, False])
+def test_measure_leaves_features_where_they_are(dtype, labels_there):
+    H, y, W, b, other = data(dtype)
+    expected = nc.measure(H, y, W, b, metrics="all", out_of_distribution=other)
+    assert len(expected.scalars) >= len(METRICS) - 4
+    with TwinDevice() as twin:
+        there = [value.to(DEVICE) for value in (H, W, b, other)]
+        labels = y.to(DEVICE) if labels_there else y
+        twin.transfers.clear()
+        report = nc.measure(there[0], labels, there[1], there[2], metrics="all", out_of_distribution=there[3])
+    same(report.scalars, expected)
+    assert report.reasons == expected.reasons
+    stayed(twin)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize(("classes", "dim"), [(5, 16), (20, 6)])
+def test_each_metric_alone(name, classes, dim):
+    H, y, W, b, other = data(classes=classes, dim=dim)
+    expected = nc.measure(H, y, W, b, metrics=name, out_of_distribution=other)
+    with TwinDevice() as twin:
+        there = H.to(DEVICE)
+        twin.transfers.clear()
+        report = nc.measure(there, y, W, b, metrics=name, out_of_distribution=other)
+    same(report.scalars, expected)
+    stayed(twin, N * dim)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_streams_leave_features_where_they_are(passes):
+    H, y, W, b, _ = data()
+    plain = nc.ClassStatistics(K, D, passes=passes)
+    plain.update(H, y)
+    second = plain.second_pass(W, b, metrics="all")
+    second.update(H, y)
+    expected = second.report()
+    batch = 300
+    with TwinDevice() as twin:
+        there, labels = H.to(DEVICE), y.to(DEVICE)
+        statistics = nc.ClassStatistics(K, D, passes=passes)
+        twin.transfers.clear()
+        for rows in range(0, N, batch):
+            statistics.update(there[rows : rows + batch], labels[rows : rows + batch])
+        assert statistics.device == DEVICE
+        moved = sum(twin.transfers)
+        again = statistics.second_pass(W, b, metrics="all")
+        for rows in range(0, N, batch):
+            again.update(there[rows : rows + batch], labels[rows : rows + batch])
+        report = again.report()
+        cpu = nc.ClassStatistics(K, D, passes=passes)
+        cpu.merge(statistics)
+    # The state goes to the device once; the batches bring nothing back.
+    assert moved <= 4 * (K * D + D * D) + 10 * K + 200
+    same(report.scalars, expected, rel=1e-9)
+    assert max(twin.transfers) < batch * D
+    same(cpu.report(W, b).scalars, plain.report(W, b), rel=1e-9)
+
+
+def test_torchmetrics_on_the_device():
+    H, y, W, b, _ = data()
+    statistics = nc.ClassStatistics(K, D)
+    statistics.update(H, y)
+    with TwinDevice() as twin:
+        metric = NeuralCollapse(K, D).to(DEVICE)
+        metric.use_classifier(W, b)
+        there, labels = H.to(DEVICE), y.to(DEVICE)
+        twin.transfers.clear()
+        for rows in range(0, N, 500):
+            metric.update(there[rows : rows + 500], labels[rows : rows + 500])
+        stayed(twin)
+        values = {name: float(value) for name, value in metric.compute().items()}
+    same(values, statistics.report(W, b), rel=1e-9)
+
+
+def test_selections_and_ignored_labels_on_the_device():
+    H, y, W, b, _ = data()
+    y = torch.where(torch.arange(N) % 7 == 0, -100, y)
+    y = torch.where((y == 4) & (torch.arange(N) > 60), 3, y)
+    expected = nc.measure(H, y, W, b, min_samples=50)
+    with TwinDevice() as twin:
+        there, labels = H.to(DEVICE), y.to(DEVICE)
+        twin.transfers.clear()
+        same(nc.measure(there, labels, W, b, min_samples=50).scalars, expected)
+        stayed(twin)
+        bad = there.clone()
+        bad[17, 3] = torch.nan
+        with pytest.raises(ValueError, match=r"features must be finite.*row 17"):
+            nc.measure(bad, labels, W, b)
+        with pytest.raises(ValueError, match="label 9"):
+            nc.measure(there, torch.full((N,), 9, device=DEVICE), W, b)
