@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
 
-.PHONY: help venv demo test lint bench docs clean
+.PHONY: help venv demo test lint bench docs results clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -42,6 +42,10 @@ bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run
 
 docs: $(DEV)  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+results: $(CORE)  ## evidence of the runs in results/, and the pages that are made from it
+	@if [ -d results ]; then $(BIN)/neuralcollapse study evidence results --out evidence/desk --pictures docs/evidence; fi
+	$(BIN)/python evidence/make_pages.py
 
 clean:  ## remove what the other targets made
 	rm -rf .venv site build dist .pytest_cache .ruff_cache .hypothesis

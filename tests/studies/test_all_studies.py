@@ -16,6 +16,14 @@ from neuralcollapse.studies import PROFILES, Train, get, run_studies, studies
 
 pytestmark = pytest.mark.unchecked
 
+# Figures and tables with a result, as far as the texts at hand tell (the main texts of the geometric and normalized
+# papers are not): left out are drawings (geometric 1, 2; mse 1) and what was never seen (normalized table 1).
+FIGURES = {
+    "geometric": {str(number) for number in range(3, 12)},
+    "mse": {str(number) for number in range(2, 9)},
+    "losses": {str(number) for number in range(1, 11)},
+    "normalized": {*(str(number) for number in range(1, 14)), "table 2"},
+}
 # The rows of the papers' figures and tables that the project promises.
 EXPECTED = {
     "geometric": {"bound", "feature-decay", "fixed-etf", "optimizers", "random-labels", "value"},
@@ -34,6 +42,12 @@ EXPECTED = {
 
 
 def test_every_figure_has_its_study():
+    for paper, figures in FIGURES.items():
+        shown = {figure for name in studies if get(name).paper == paper for figure in get(name).figures}
+        assert {figure for figure in shown if figure[0].isdigit() or figure.startswith("table")} == figures
+
+
+def test_every_promised_study_is_there():
     assert set(studies) == {f"{paper}/{name}" for paper, names in EXPECTED.items() for name in names}
 
 
@@ -42,7 +56,7 @@ def test_every_study_says_what_it_is(name):
     study = get(name)
     assert study.figures
     assert study.question.endswith("?")
-    assert study.claims or study.claim.rstrip(")").endswith(".")
+    assert any(claim.kind == "paper" for claim in study.claims)
     assert len({claim.name for claim in study.claims}) == len(study.claims)
     for claim in study.claims:
         assert claim.says.rstrip(")").endswith(".")
@@ -59,11 +73,18 @@ def test_every_plan_can_be_made_and_printed(name, profile, capsys):
     assert [cell["key"] for cell in shown["cells"]] == [entry.cell.key for entry in planned]
     assert main(["study", "show", name, "--profile", profile]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert get(name).claim in said
     assert all(claim.says in said for claim in get(name).claims)
     if profile == "smoke":
         nets = [entry.cell.plan for entry in planned if isinstance(entry.cell, Train)]
         assert all(plan.data.partition(":")[0] in ("digits", "synthetic") for plan in nets)
+
+
+@pytest.mark.parametrize("name", list(studies))
+def test_desk_runs_use_seeds_that_no_pilot_saw(name):
+    for entry in get(name).planned("desk"):
+        spec = entry.cell.spec()
+        for part in (spec, spec.get("plan", {}), spec.get("arguments", {})):
+            assert part.get("seed", 10) >= 10
 
 
 @pytest.mark.timeout(900)

@@ -94,8 +94,6 @@ def print_study(console: "Console", study: "Study", profile: "Profile", planned:
     console.print(styled((study.id, "bold"), f"  ({study.paper} paper, {figures_of(study)})"))
     say(study.question)
     say(f"\nWhat is claimed ({study.costs[profile]} at profile {profile}):")
-    if not study.claims:
-        say(f"- {study.claim}")
     for claim in study.claims:
         mark = "ours" if claim.kind == "ours" else claim.source
         corrected = f", corrected by erratum {claim.erratum}" if claim.erratum is not None else ""

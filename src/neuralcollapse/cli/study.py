@@ -185,6 +185,38 @@ def run(
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 
+@study.command
+def evidence(
+    folder: Path, /, *, out: Path = Path("evidence/desk"), pictures: Path | None = None, profile: str = "desk"
+) -> None:
+    """Copy the verdicts of finished studies to small files, to keep and to make pages from.
+
+    Examples
+    --------
+        neuralcollapse study evidence results --out evidence/desk
+
+    Parameters
+    ----------
+    folder
+        Folder of the results: the --out of ``study run``.
+    out
+        Folder that gets PAPER/NAME.json.
+    pictures
+        Folder that gets PAPER/NAME.svg, if any.
+    profile
+        The profile whose verdicts are copied.
+
+    """
+    from ..studies._evidence import collect_evidence
+    from ..studies._study import check_profile
+
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder")
+    console = terminal(soft_wrap=True)
+    for line in collect_evidence(folder, out, check_profile(profile), pictures):
+        console.print(line)
+
+
 def _chosen(names: tuple[str, ...], part: str | None, profile: "Profile") -> "list[Study]":
     from .. import studies as layer
 

@@ -1,4 +1,4 @@
-"""Every figure and table of the papers as a study: a grid of runs, a check of the claim, one picture.
+"""The figures and tables of the papers as studies: a grid of runs, the claim in parts, one picture.
 
 >>> import neuralcollapse as nc
 >>> study = nc.studies.get("geometric/bound")
@@ -17,7 +17,7 @@ from ._index import Answer, query
 from ._outcome import Outcome
 from ._results import Planned, Result, Results
 from ._run import Status, first_steps, run_studies
-from ._study import PROFILES, Profile, Study, Verdict, studies
+from ._study import PROFILES, Profile, Study, studies
 from ._variation import Variation
 from .claims import (
     Above,
@@ -66,7 +66,6 @@ __all__ = [
     "Study",
     "Train",
     "Variation",
-    "Verdict",
     "calculations",
     "conclude",
     "engines",

@@ -3,10 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import numpy as np
 
 from .._support.checks import describe
 from .._support.registry import Registry, unknown_name
@@ -19,32 +16,10 @@ if TYPE_CHECKING:
 
     from ._outcome import Outcome
 
-__all__ = ["PROFILES", "Profile", "Study", "Verdict", "check_profile", "studies"]
+__all__ = ["PROFILES", "Profile", "Study", "check_profile", "studies"]
 
 Profile = Literal["smoke", "desk", "paper"]
 PROFILES: tuple[Profile, ...] = ("smoke", "desk", "paper")
-HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decided"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the results say about the claim."""
-
-    outcome: Literal["holds", "does not hold", "not decided"]
-    figure: float | None
-    """The one number that decides."""
-    meaning: str
-    """What ``figure`` is, in a few words."""
-    measured: str
-    """What was found, in a sentence or two, with its numbers."""
-
-    @classmethod
-    def of(cls, holds: bool | np.bool_, figure: float | np.floating, meaning: str, measured: str) -> "Verdict":
-        """Holds or does not hold; not decided if the figure is not a number. An infinite one is left out."""
-        number = float(figure)
-        if np.isnan(number):
-            return cls(UNDECIDED, None, meaning, measured)
-        return cls(HOLDS if holds else FAILS, number if np.isfinite(number) else None, meaning, measured)
 
 
 class Study(ABC):
@@ -58,12 +33,10 @@ class Study(ABC):
     figures: ClassVar[tuple[str, ...]]
     """Numbers of the paper's figures ("3") and tables ("table 2")."""
     question: ClassVar[str]
-    claims: ClassVar[tuple[Claim, ...]] = ()
+    claims: ClassVar[tuple[Claim, ...]]
     """What the paper says, in parts (and what we add); see :mod:`neuralcollapse.studies.claims`."""
-    claim: ClassVar[str] = ""
     costs: ClassVar[Mapping[str, str]]
     """Time by profile, such as ``{"smoke": "5 s", "desk": "10 min", "paper": "2 GPU days"}``."""
-    decides: ClassVar[tuple[Profile, ...]] = ("desk", "paper")
     setting: ClassVar[Mapping[str, str]] = {}
     """By profile, in a sentence or two, what is run and how it differs from the paper."""
     provenance: ClassVar[Mapping[str, Literal["text", "code", "guess"]]] = {}
@@ -108,34 +81,20 @@ class Study(ABC):
         plain.variation = None
         return plain
 
+    @abstractmethod
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         """What the results say about each of :attr:`claims`, by name."""
-        raise NotImplementedError
 
     def parts(self, results: Results, failures: int = 0) -> tuple[Part, ...]:
         """The verdict on each claim; the one that decides for the study is marked.
 
         ``failures`` is the number of cells without a result: with any, nothing is decided.
         """
-        if not self.claims:
-            return self._part_of_check(results, failures)
         found = {} if failures else dict(self.evidence(results))
         unknown = sorted(set(found) - {claim.name for claim in self.claims})
         if unknown:
             raise ValueError(f"study {self.id} gives evidence for {', '.join(unknown)}, which it does not claim")
         return conclude([judge(claim, found.get(claim.name), results.profile, failures) for claim in self.claims])
-
-    def check(self, results: Results) -> Verdict:
-        """Whether the claim holds, for a study that is not yet written in parts."""
-        raise NotImplementedError
-
-    def _part_of_check(self, results: Results, failures: int) -> tuple[Part, ...]:
-        found = Verdict(UNDECIDED, None, "", f"{failures} of its cells failed") if failures else self.check(results)
-        rulings: dict[str, Any] = {HOLDS: "holds", FAILS: "contradicted", UNDECIDED: "underpowered"}
-        ruling = "underpowered" if results.profile not in self.decides else rulings[found.outcome]
-        figure, source = found.figure, ", ".join(self.figures)
-        part = Part("claim", self.claim, source, "paper", ruling, figure, None, None, "", None, None, found.measured)
-        return conclude([part])
 
     @abstractmethod
     def draw(self, results: Results) -> "Figure":

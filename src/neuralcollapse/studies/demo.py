@@ -31,7 +31,7 @@ from .claims import AtLeast, AtMost, Claim, Evidence
 
 __all__ = ["LOSS_WORDS", "NUM_CLASSES", "WATCHED", "Demo", "WatchedTrain", "sizes"]
 
-DECAYS = {"weight_decay": 0.01, "feature_decay": 5e-5, "bias_decay": 0.0}
+DECAYS: dict[str, Any] = {"weight_decay": 0.01, "feature_decay": 5e-5, "bias_decay": 0.0}
 SPECS = ("cross-entropy", "focal:gamma=3", "label-smoothing:alpha=0.1", "squared-error")
 LOSS_WORDS = {
     "cross-entropy": "cross-entropy",

@@ -1,0 +1,104 @@
+"""Evidence: the verdicts of final runs as small files, which pages are made from and no limit can move away from."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .._support.files import write_bytes, write_json
+from ..data import sources
+from ._study import Study, studies
+
+__all__ = ["claims_differ", "collect_evidence"]
+
+KEPT = ("id", "paper", "figures", "question", "profile", "setting", "verdict", "parts", "sensitivity")
+LARGEST_PICTURE = 400_000
+"""Bytes of a picture beyond which it is left out: it would weigh more than the page around it."""
+
+
+def collect_evidence(folder: Path, out: Path, profile: str = "desk", pictures: Path | None = None) -> list[str]:
+    """Copy the verdicts of a folder of results to ``out/PAPER/NAME.json``, and pictures to ``pictures/PAPER/NAME.svg``.
+
+    Only plain studies at ``profile`` whose cells all ended are copied, without anything of the machine but the time
+    that they took. Returns what was done or left out, one line a study; ValueError if there is nothing to copy.
+    """
+    said, copied = [], 0
+    for path in sorted(folder.glob("*/*/study.json")):
+        name = path.parent.relative_to(folder).as_posix()
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            reason = _unfit(facts, profile)
+            if reason is None:
+                write_json(out / f"{name}.json", _condensed(facts))
+                left = "" if pictures is None else _copy_picture(path.parent, pictures / f"{name}.svg")
+                said.append(f"{name}: {facts['verdict']}{left}")
+                copied += 1
+            else:
+                said.append(f"{name}: left out, {reason}")
+        except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            said.append(f"{name}: left out, {path} cannot be used ({' '.join(str(error).split())})")
+    if not copied:
+        raise ValueError(f"{folder}: no finished study at profile {profile} to take as evidence")
+    return said
+
+
+def claims_differ(study: Study, facts: Mapping[str, Any]) -> list[str]:
+    """How the claims of a file of evidence differ from those that the study has now: they must not."""
+    differences = []
+    then = {part["name"]: part for part in facts["parts"]}
+    now = {claim.name: claim for claim in study.claims}
+    for name in sorted(set(then) ^ set(now)):
+        differences.append(f"{study.id}: {name} is {'new' if name in now else 'gone'}")
+    for name in sorted(set(then) & set(now)):
+        claim = now[name]
+        wanted = {
+            **{key: getattr(claim, key) for key in ("says", "source", "kind", "floor", "erratum")},
+            "limit": claim.limit.words(claim.unit),
+        }
+        for key, value in wanted.items():
+            if then[name][key] != value:
+                differences.append(f"{study.id}: {key} of {name} was {then[name][key]!r} and is {value!r}")
+    return differences
+
+
+def _unfit(facts: Mapping[str, Any], profile: str) -> str | None:
+    if facts["profile"] != profile:
+        return f"it was run at profile {facts['profile']}"
+    if facts.get("variation"):
+        return "it is a variation"
+    if any(cell["error"] for cell in facts["cells"]):
+        return "some of its cells failed"
+    if facts["id"] not in studies:
+        return "it is not one of the papers' studies"
+    differences = claims_differ(studies[facts["id"]](), facts)
+    return f"its claims have changed since ({differences[0]}); run it again" if differences else None
+
+
+def _condensed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    cells = facts["cells"]
+    plans = [cell["spec"]["plan"] for cell in cells if cell["kind"] == "train"]
+    seeds = {cell["spec"].get("plan", cell["spec"].get("arguments", cell["spec"])).get("seed") for cell in cells}
+    return {
+        **{name: facts[name] for name in KEPT},
+        "cpu_minutes": round(facts["cpu_minutes"], 2),
+        "cells": len(cells),
+        "nets": len(plans),
+        "images": sorted({_images(plan) for plan in plans}),
+        "seeds": sorted(seed for seed in seeds if seed is not None),
+    }
+
+
+def _images(plan: Mapping[str, Any]) -> int:
+    """Training images of a net, before any are held out."""
+    name, arguments = sources.parse(plan["data"])
+    source = sources[name](**arguments)
+    return source.train_size if plan["per_class"] is None else plan["per_class"] * source.num_classes
+
+
+def _copy_picture(folder: Path, target: Path) -> str:
+    picture = (folder / "figure.svg").read_bytes()
+    if len(picture) > LARGEST_PICTURE:
+        target.unlink(missing_ok=True)
+        return f" (picture of {len(picture) // 1000} kB left out)"
+    write_bytes(target, picture)
+    return ""
