@@ -24,8 +24,8 @@ floor), and is *underpowered* otherwise. The worst of the paper's parts decides;
 from the papers' numbers or words, and were written down before the runs, which use seeds that no pilot saw."""
 MISSING = """\
 Figures 1 and 2 of the geometric paper and figure 1 of the mse paper are drawings without a result. The main texts of
-the geometric and normalized papers were not at hand: their figures are known from the appendices and from released code,
-and table 1 of the normalized paper was not seen."""
+the geometric and normalized papers were not at hand: their figures are known from the appendices and released code, and
+table 1 of the normalized paper was not seen."""
 
 
 def pages() -> dict[Path, str]:
