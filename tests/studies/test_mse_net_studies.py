@@ -1,5 +1,6 @@
 """The mse paper's studies of nets: each part on results in which it is true and in which it is false."""
 
+import json
 from itertools import product
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_margins_of_accuracies_that_agree_decide_nothing(tmp_path):
 
 # feature dimension --------------------------------------------------------------------------------------------------
 
-SHARES = {5: 0.6, 8: 0.2, 9: 0.0, 10: 0.0, 256: 0.0}
+SHARES = {5: 0.6, 8: 0.2, 9: 0.0, 10: 0.0, 64: 0.0}
 
 
 def kept(near):
@@ -305,11 +306,12 @@ def test_paper_plans():
 def test_desk_cells_are_shared():
     keys = {
         name: {entry.cell.key for entry in get(name).planned("desk")}
-        for name in ("mse/optimizers", "mse/feature-dim", "mse/bias", "geometric/optimizers")
+        for name in ("mse/optimizers", "mse/feature-dim", "mse/fixed-etf", "mse/bias", "geometric/optimizers")
     }
-    assert len(keys["mse/optimizers"] & keys["mse/feature-dim"] & keys["mse/bias"]) == 3
-    assert len(keys["geometric/optimizers"] & keys["mse/feature-dim"] & keys["mse/bias"]) == 3
-    for name in (*keys, "mse/fixed-etf", "mse/rescaling", "mse/three-dimensions"):
+    assert len(keys["mse/optimizers"] & keys["mse/bias"]) == 3
+    assert len(keys["geometric/optimizers"] & keys["mse/bias"]) == 3
+    assert len(keys["mse/fixed-etf"] & keys["mse/feature-dim"]) == 6
+    for name in (*keys, "mse/rescaling", "mse/three-dimensions"):
         seeds = {entry.cell.plan.seed for entry in get(name).planned("desk")}
         assert len(seeds) >= 3
         assert min(seeds) >= 10
@@ -322,3 +324,18 @@ def test_every_paper_plan_has_an_optimizer_and_a_head_that_can_be_made():
             model = create("mlp:width=8,depth=1", (1, 4, 4), 4, head=plan.head)
             create_optimizer(plan.optimizer, [{"params": list(model.parameters())}], plan.learning_rate)
             assert (model.head.bias is None) == (entry.labels.get("bias") is False)
+
+
+def test_nets_whose_units_have_all_died_leave_parts_open_and_tables_readable(tmp_path):
+    names = ("nc1", "nc2", "nc3", "cosine_margin", "numerical_rank")
+    weight, features = np.zeros((10, 3), np.float32), np.zeros((20, 3), np.float32)
+    arrays = {"features": features, "labels": np.arange(20) % 10, "weight": weight}
+    rest = {"accuracy": 0.1, "loss": 0.5, **dict.fromkeys(names)}, None, arrays
+    losses = ("squared-error", "cross-entropy")
+    three = [({"loss": loss}, *rest) for loss in losses]
+    dims = [({"loss": loss, "d": dim}, *rest) for loss, dim in product(losses, SHARES)]
+    bias = [({"loss": loss, "bias": bias}, *rest) for loss, bias in product(losses, (True, False))]
+    for name, cells in (("mse/three-dimensions", three), ("mse/feature-dim", dims), ("mse/bias", bias)):
+        results = results_of(tmp_path / name, with_seeds(cells))
+        assert set(rulings(get(name), results).values()) == {"underpowered"}
+        json.dumps(get(name).table(results), allow_nan=False)

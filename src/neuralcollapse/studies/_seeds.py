@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from ._results import Results
 from .claims import Evidence
 
-__all__ = ["FITS", "agreement", "fits", "listed", "per_seed", "points", "rank_correlation", "worst"]
+__all__ = ["FITS", "agreement", "fits", "known", "listed", "per_seed", "points", "rank_correlation", "worst"]
 
 FITS = 0.99
 """Training accuracy of a net that does what claims about collapse presuppose."""
@@ -24,6 +24,11 @@ def per_seed(results: Results, number: Callable[[Results], float]) -> list[float
 def worst(results: Results, name: str, split: str = "train") -> list[float]:
     """The largest final value of a metric over all runs of a seed, one a seed; NaN where one is."""
     return per_seed(results, lambda mine: mine.final(name, split).max())
+
+
+def known(value: float) -> float | None:
+    """The number for a table; None where it is not one."""
+    return float(value) if math.isfinite(value) else None
 
 
 def fits(results: Results, least: float = FITS) -> bool:

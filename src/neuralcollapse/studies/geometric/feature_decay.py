@@ -37,6 +37,7 @@ class FeatureDecay(Study):
                 SOURCE,
                 Agrees(AGREE),
                 floor=FLOOR,
+                empty_below_floor=True,
                 decides_at="more training images and seeds",
                 unit="points",
             )

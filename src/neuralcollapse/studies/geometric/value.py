@@ -103,7 +103,8 @@ class RegularizedValue(Study):
                 for dim in dimensions(loss, count):
                     for pair in DECAYS:
                         for bias in (True, False):
-                            problem = RegularizedUFM(spec, count, PER_CLASS, dim, *pair, BIAS_DECAY if bias else None)
+                            decay = BIAS_DECAY if bias else None
+                            problem = RegularizedUFM(spec, count, PER_CLASS, dim, pair[0], pair[1], decay)
                             labels = {"loss": loss, "K": count, "d": dim, "decays": DECAYS.index(pair), "bias": bias}
                             for trial in range(TRIALS[profile]):
                                 cell = Solve(problem, "gradient-descent", trial, OPTIONS)

@@ -10,7 +10,7 @@ from ...training import Run
 from .._cells import Train
 from .._pictures import figure, loss_name
 from .._results import Planned, Results
-from .._seeds import fits
+from .._seeds import fits, known
 from .._study import Profile, Study, studies
 from .._twins import CODE, FLOOR, MARGIN_METRICS, MEAN_OVER_CLASSES, TEXT, as_in_text, net_plan
 from ..claims import Above, Claim, Evidence
@@ -87,7 +87,7 @@ class Bias(Study):
     def table(self, results: Results) -> list[dict[str, Any]]:
         rows = super().table(results)
         for row, entry in zip(rows, results, strict=True):
-            row |= {f"distance_from_{name}": value for name, value in frame_distances(entry.value).items()}
+            row |= {f"distance_from_{name}": known(value) for name, value in frame_distances(entry.value).items()}
         return rows
 
     def draw(self, results: Results) -> Any:
@@ -112,7 +112,8 @@ def gram(run: Run) -> np.ndarray:
     """W W' of the trained classifier, scaled to Frobenius norm one."""
     weight = load_file(run.folder / "features-train.safetensors")["weight"].astype(np.float64)
     product = weight @ weight.T
-    return product / np.linalg.norm(product)
+    with np.errstate(invalid="ignore"):  # a classifier that vanished is at no distance from anything
+        return product / np.linalg.norm(product)
 
 
 def frame_distances(run: Run) -> dict[str, float]:

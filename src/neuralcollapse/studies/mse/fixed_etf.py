@@ -6,7 +6,7 @@ from .._fixed_heads import FixedHead, accuracy_claims, saving_claim
 from .._results import Results
 from .._seeds import fits
 from .._study import studies
-from .._twins import FLOOR, MEAN_OVER_CLASSES, as_in_text
+from .._twins import DESK_RESNET, FLOOR, MEAN_OVER_CLASSES, as_in_text
 from ..claims import Above, Claim, Evidence
 from .optimizers import margin_order
 
@@ -41,7 +41,7 @@ class MSEFixedETF(FixedHead):
     )
     rows = {
         "smoke": {"digits": {"data": "digits"}},
-        "desk": {"CIFAR10": {"data": "CIFAR10", "model": "resnet8:width=16", "batch_size": 64, "epochs": 80}},
+        "desk": {"CIFAR10": {"data": "CIFAR10", **DESK_RESNET}},
         "paper": {"CIFAR10": {"data": "CIFAR10", "model": "resnet18:width=64", "augment": True}},
     }
     code = MEAN_OVER_CLASSES

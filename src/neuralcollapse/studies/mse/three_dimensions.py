@@ -10,6 +10,7 @@ from ...training import Run
 from .._cells import Train
 from .._pictures import loss_name
 from .._results import Planned, Results
+from .._seeds import known
 from .._study import Profile, Study, studies
 from .._twins import as_in_text
 from ..claims import Above, Claim, Evidence
@@ -47,11 +48,13 @@ class ThreeDimensions(Study):
             unit="times the spread with the squared error",
         ),
     )
-    costs = {"smoke": "2 s", "desk": "5 min of one core", "paper": "2 GPU days"}
+    # Seeds 10 to 12 were seen once, with MLPs whose three units all died under the squared error.
+    final_seeds = {"smoke": (0,), "desk": (13, 14, 15), "paper": (0, 1, 2)}
+    costs = {"smoke": "2 s", "desk": "8 min of one core", "paper": "2 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
-        "desk": "The nets of mse/feature-dim with d = 3: a 4 x 256 MLP with batch norm on 2,000 CIFAR10 images of 16 "
-        "x 16 instead of ResNet18 on all of them.",
+        "desk": "The nets of mse/feature-dim with d = 3: ResNet8 of width 16 on 2,000 CIFAR10 images of 16 x 16 "
+        "instead of ResNet18 on all of them.",
         "paper": "The nets of mse/feature-dim with d = 3: ResNet18 on CIFAR10 with augmentation; a variant has the "
         "released code's mean over classes.",
     }
@@ -89,9 +92,9 @@ class ThreeDimensions(Study):
         for row, entry in zip(rows, results, strict=True):
             angles = np.degrees(nearest_angles(entry.value))
             row |= {
-                "mean_nearest_angle_degrees": float(angles.mean()),
-                "least_angle_degrees": float(angles.min()),
-                "within_class_spread_degrees": float(np.degrees(spreads(entry.value)).mean()),
+                "mean_nearest_angle_degrees": known(angles.mean()),
+                "least_angle_degrees": known(angles.min()),
+                "within_class_spread_degrees": known(np.degrees(spreads(entry.value)).mean()),
             }
         return rows
 
@@ -164,7 +167,9 @@ def shown(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _directions(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    """Rows of norm one; NaN for rows that are zero, as all are when every unit has died."""
+    with np.errstate(invalid="ignore"):
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def _kept(run: Run) -> tuple[np.ndarray, np.ndarray]:
