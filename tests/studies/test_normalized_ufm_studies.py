@@ -83,6 +83,19 @@ def test_smoothing_that_always_collapses_contradicts_the_figure():
     assert {entry.cell.problem.kind for entry in planned if entry.labels["loss"] == CONTRASTIVE} == {"contrastive"}
 
 
+def test_losses_whose_starts_disagree_or_whose_margins_are_off():
+    study = get("normalized/losses")
+    planned = study.planned("smoke")
+    uneven = results(planned, lambda e: moved(e, CONTRASTIVE, 1e-3 * e.labels["seed"]))
+    assert verdicts(study, uneven)["same-values"] == "contradicted"
+
+    def short(entry: Planned) -> Trace:
+        point = ended(entry).point
+        return ended(entry, point=Point(point.W, 0.9 * point.H, None) if entry.labels["loss"] == SMOOTHED else point)
+
+    assert verdicts(study, results(planned, short))["critical-temperature"] == "contradicted"
+
+
 def test_margins_measure_the_critical_temperature():
     planned = get("normalized/losses").planned("smoke")
     for one in solves(results(planned, ended).where(loss=SMOOTHED)):
@@ -271,6 +284,9 @@ def test_low_dimension():
     found = low_dimension((0.2, 0.3), (0.0, 0.0), converged=False)
     assert (found["spread"], found["alignment"]) == ("underpowered", "underpowered")
     assert low_dimension((0.0, 0.0), (0.2, 0.3), (0.2, 0.0))["decay-spreads"] == "contradicted"
+    study = get("normalized/low-dimension")
+    higher = results(study.planned("smoke"), lambda e: dataclasses.replace(on_circle(e, 0.0, 0.0), value=9.0))
+    assert verdicts(study, higher)["polygon"] == "contradicted"
 
 
 def test_angles_by_hand():
