@@ -262,7 +262,9 @@ def _inflection(gamma: float) -> float:
         p = math.exp(log_p)
         return gamma * (1 - (gamma + 1) * p) * log_p + (2 * gamma + 1) * (1 - p)
 
-    lowest = -2 * (2 * gamma + 1) / gamma - 10
+    lowest = -2 * (2 * gamma + 1) / gamma - 10 if gamma > 1e-300 else -math.inf
+    if lowest < -1400:
+        return 0.0  # below the smallest probability there is
     return math.exp(root(bracket, lowest, -math.log(gamma + 1)))
 
 

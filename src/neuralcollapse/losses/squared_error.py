@@ -26,9 +26,11 @@ class SquaredErrorLinearization(Linearization):
     @property
     def value(self) -> float:
         """Half the weighted sum of squares, averaged."""
-        true = self.residual.gather(1, self.labels)
-        total = self.residual.square().sum() + (self.alpha - 1) * true.square().sum()
-        return float(total) / (2 * len(self.residual))
+        squares = self.residual.square()
+        if self.alpha != 1:
+            # Weighted entry by entry: alpha - 1 times their sum would cancel where alpha is small.
+            squares.scatter_(1, self.labels, self.alpha * squares.gather(1, self.labels))
+        return float(squares.sum()) / (2 * len(self.residual))
 
     @property
     def gradient(self) -> Float[Tensor, "N K"]:
@@ -86,7 +88,8 @@ class SquaredError(LogitLoss):
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         """Target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
         true = dual.gather(1, labels[:, None]).squeeze(1)
-        return self.target * true + 0.5 * (dual.square().sum(1) + (1 / self.alpha - 1) * true.square())
+        wrong = dual.scatter(1, labels[:, None], 0.0)
+        return self.target * true + 0.5 * (wrong.square().sum(1) + true.square() / self.alpha)
 
     def dual_centre(self, labels: Int[Tensor, " N"], num_classes: int) -> Float[Tensor, "N K"]:
         """Zero: the conjugate is finite everywhere."""

@@ -9,12 +9,13 @@ from .optimum import Optimum
 from .point import Point, load_point, save_point
 from .regression import CriticalPoint, RegressionUFM
 from .regularized import RegularizedUFM
-from .solvers import Trace, methods, solve, solve_many
+from .solvers import Iterate, Trace, methods, solve, solve_many
 
 __all__ = [
     "Certificate",
     "ContrastiveUFM",
     "CriticalPoint",
+    "Iterate",
     "NormalizedUFM",
     "Optimum",
     "Point",

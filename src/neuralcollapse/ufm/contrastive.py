@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from .._support.ranges import positive_scale
 from ..losses import SupervisedContrastive
 from ._problem import Counts, ProblemLinearization, problems
 from .certificate import Certificate
@@ -26,7 +27,7 @@ class ContrastiveUFM(SphereProblem):
 
     def __init__(self, num_classes: int, per_class: Counts, dim: int, temperature: float = 1.0):
         super().__init__(num_classes, per_class, dim)
-        self.loss = SupervisedContrastive(temperature)
+        self.loss = SupervisedContrastive(positive_scale("temperature", temperature))
         if min(self.counts) < 2:
             raise ValueError(f"per_class must be at least 2 in the contrastive model, got {min(self.counts)}")
 

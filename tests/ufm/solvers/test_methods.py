@@ -95,7 +95,12 @@ SADDLES = {
     "equal features": (CONTRASTIVE, lambda: Point(None, UNIT[:, :5].repeat(9, 1))),
     "features on a line": (CONTRASTIVE, lambda: lifted(CONTRASTIVE, 1)),
 }
-ESCAPES = [(label, name) for label, (problem, _) in SADDLES.items() for name in methods(problem)]
+ESCAPES = [
+    (label, name)
+    for label, (problem, _) in SADDLES.items()
+    for name in methods(problem)
+    if methods_registry[name].reliable
+]
 
 
 def saddle(label):

@@ -65,6 +65,12 @@ def _contrastive_optimum(problem: RegularizedUFM, loss: LogitLoss) -> Optimum:
     proved = not problem.has_bias or loss.collapse_survives_bias(slope, count)
     if proved:
         return symmetric
+    if problem.dim < count - 1 and problem.s < 1.1 * loss.transition(count).collapse_exists_below:
+        # Partly collapsed states that need fewer dimensions can be lower than zero here, in no known form.
+        raise NoClosedFormError(
+            f"no closed form is known for {loss.spec} with a bias near its transition and dim = {problem.dim} < "
+            f"num_classes - 1 = {count - 1}"
+        )
     return broken_symmetry_optimum(problem, loss, symmetric)
 
 

@@ -17,7 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ..._support.checks import describe, finite_tensor, integer, real
+from ..._support.checks import describe, finite_tensor, integer
+from ..._support.ranges import positive_scale
 from .._problem import Problem, ProblemLinearization, problems
 from ..certificate import Certificate
 from ..certificates._dual import best_on_ray, levelled, spectral_norm, top_singular_pair
@@ -91,9 +92,9 @@ class RegressionUFM(Problem):
         self.dim = integer("dim", dim, minimum=1)
         self.counts = (self.num_samples,)
         self._labels = None
-        self.weight_decay = real("weight_decay", weight_decay, above=0)
-        self.feature_decay = real("feature_decay", feature_decay, above=0)
-        self.bias_decay = None if bias_decay is None else real("bias_decay", bias_decay, minimum=0)
+        self.weight_decay = positive_scale("weight_decay", weight_decay)
+        self.feature_decay = positive_scale("feature_decay", feature_decay)
+        self.bias_decay = None if bias_decay is None else positive_scale("bias_decay", bias_decay, or_zero=True)
 
     @property
     def labels(self) -> Tensor:

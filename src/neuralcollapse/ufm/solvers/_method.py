@@ -35,6 +35,9 @@ class Method(ABC):
     """Whether a critical point found is certified, and left along the certificate's direction if it is a
     saddle.
     """
+    reliable: ClassVar[bool] = True
+    """Whether its defaults reach a minimum to rounding on any problem; one with a rate to choose does not promise it.
+    """
     products: ClassVar[int] = 4
     """Products of order N K d that an iteration costs, roughly: it sets how often costly measures are
     recorded.

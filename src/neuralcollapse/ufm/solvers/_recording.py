@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
+
 from ..._support.checks import describe
 from ..._support.registry import unknown_name
 from ..point import Point
@@ -85,13 +87,20 @@ def _measure(name: str) -> Column:
 COLUMNS |= {name: _measure(name) for name in MEASURES}
 
 
+USUAL = ("value", "nc1", "accuracy")
+POINTS = "points"
+"""Not a column: keeps the point of each row."""
+
+
 def check_record(record: Sequence[str]) -> tuple[str, ...]:
-    """The columns asked for, once each."""
+    """The columns asked for, once each; the word "points" alone is the usual ones with the points."""
+    if record == POINTS:
+        return *USUAL, POINTS
     if isinstance(record, str) or not all(isinstance(name, str) for name in record):
         raise TypeError(f"record must be a sequence of names, got {describe(record)}")
     for name in record:
-        if name not in COLUMNS:
-            raise unknown_name("measure to record", name, list(COLUMNS))
+        if name not in COLUMNS and name != POINTS:
+            raise unknown_name("measure to record", name, [*COLUMNS, POINTS])
     return tuple(dict.fromkeys(record))
 
 
@@ -103,7 +112,7 @@ def sparing_interval(model: Model, method: Method, record: Sequence[str]) -> int
     problem = model.problem
     decomposition = 12.0 * problem.num_classes * problem.num_classes * min(problem.dim, problem.num_samples)
     price = 0.0
-    for name in record:
+    for name in (name for name in record if name != POINTS):
         column = COLUMNS[name]
         price += column.products * model.work + column.calls * CALL + column.decompositions * decomposition
     # A product comes with the softmax's passes over the logits, and with some ten small operations.
@@ -115,9 +124,11 @@ class Recorder:
     """A growing history: columns of equal length, with the iteration and the seconds since the start."""
 
     def __init__(self, model: Model, record: Sequence[str], every: int, minimum: float | None):
-        self._model, self._record, self._minimum = model, record, minimum
+        self._model, self._minimum = model, minimum
+        self._record = [name for name in record if name != POINTS]
+        self.points: list[Point] | None = [] if POINTS in record else None
         self.every = every
-        self.columns: dict[str, list[float | int | None]] = {n: [] for n in ("iteration", "seconds", *record)}
+        self.columns: dict[str, list[float | int | None]] = {n: [] for n in ("iteration", "seconds", *self._record)}
         self._start = time.perf_counter()
 
     @property
@@ -135,4 +146,6 @@ class Recorder:
         row.update({name: COLUMNS[name].measure(shot) for name in self._record})
         for name, entry in row.items():
             self.columns[name].append(entry)
+        if self.points is not None:
+            self.points.append(shot.point.map(torch.clone))
         return row

@@ -17,12 +17,23 @@ from ..optimum import Optimum
 from ..point import Point
 from ._method import Method, flat_model, methods_registry, rounding
 from ._model import Model, State
-from ._recording import Recorder, check_record, sparing_interval
+from ._recording import USUAL, Recorder, check_record, sparing_interval
 from ._trace import Trace
 
-__all__ = ["SolveOptions", "methods", "perturb", "solve"]
+__all__ = ["Iterate", "SolveOptions", "methods", "perturb", "solve"]
 
 Row = dict[str, float | int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """What ``on_iteration`` sees: the point (a copy), its value and its gradient norm."""
+
+    iteration: int
+    point: Point
+    value: float
+    gradient_norm: float
+
 
 REACHED = 1e-7
 """A value within this of the closed form, relative to max(1, |value|), counts as having reached it."""
@@ -43,7 +54,7 @@ class SolveOptions:
 
     tol: float = 1e-8
     max_iter: int = 1000
-    record: Sequence[str] = ("value", "nc1", "accuracy")
+    record: Sequence[str] = USUAL
     gap: float | None = None
     max_seconds: float | None = None
     every: int | None = None
@@ -69,13 +80,14 @@ def solve(
     seed: int = 0,
     tol: float = 1e-8,
     max_iter: int = 1000,
-    record: Sequence[str] = ("value", "nc1", "accuracy"),
+    record: Sequence[str] = USUAL,
     *,
     gap: float | None = None,
     max_seconds: float | None = None,
     every: int | None = None,
     perturbation: float = 0.0,
     on_record: Callable[[Row], None] | None = None,
+    on_iteration: Callable[[Iterate], None] | None = None,
 ) -> Trace:
     """Minimise ``problem`` from ``start`` (a random point drawn from ``seed`` if None).
 
@@ -88,8 +100,10 @@ def solve(
     accuracy, and the measures of :data:`neuralcollapse.metrics.METRICS` that means, spread and classifier give
     (nc1, nc2, nc3, ...; None where a report has a reason); at every ``every``-th iteration (None: as often as
     costs a few percent). ``perturbation`` moves the start by a seeded Gaussian step of that norm: from a
-    critical point it shows whether a method gets away. ``on_record`` is called with each new row. Works on one
-    thread.
+    critical point it shows whether a method gets away. With "points" among the records (or ``record="points"``, the
+    usual columns and the points) the trace keeps the point of each row. ``on_record`` is called with each new row,
+    ``on_iteration`` with an :class:`Iterate`, a copy of the point included, before the first and after each
+    iteration. Works on one thread.
 
     >>> from neuralcollapse.ufm import NormalizedUFM, solve
     >>> trace = solve(NormalizedUFM("ce", num_classes=4, per_class=3, dim=8), method="trust-region")
@@ -105,14 +119,15 @@ def solve(
     if options.perturbation:
         begin = perturb(problem, begin, options.perturbation, seed)
     used = start is None or options.perturbation > 0
-    run = _Run(problem, way, options, on_record)
+    run = _Run(problem, way, options, on_record, on_iteration)
     # Inference mode makes small operations a fifth cheaper, but its tensors may not leave it: the labels are
     # made before (the problem keeps them), the point is copied after.
     assert len(problem.labels)
     keep_freed_blocks()
     with torch_threads(1), torch.inference_mode():
         trace = run.trace(begin, seed if used else None)
-    return replace(trace, point=way.restore(problem, trace.point))
+    points = None if trace.points is None else tuple(way.restore(problem, point) for point in trace.points)
+    return replace(trace, point=way.restore(problem, trace.point), points=points)
 
 
 def resolve_method(problem: Problem, method: Any) -> Method:
@@ -142,9 +157,15 @@ class _Run:
     """One solve: the loop, and the words for how it ended. The trace has the recast problem's point."""
 
     def __init__(
-        self, problem: Problem, method: Method, options: SolveOptions, on_record: Callable[[Row], None] | None
+        self,
+        problem: Problem,
+        method: Method,
+        options: SolveOptions,
+        on_record: Callable[[Row], None] | None,
+        on_iteration: Callable[[Iterate], None] | None,
     ):
-        self.problem, self.method, self.options, self.on_record = problem, method, options, on_record
+        self.problem, self.method, self.options = problem, method, options
+        self.on_record, self.on_iteration = on_record, on_iteration
         self.optimum = _optimum(problem)
         self.lower = self.optimum.value if self.optimum is not None and self.optimum.proved else -math.inf
         self.next_bound = 0
@@ -163,6 +184,7 @@ class _Run:
         return Trace(
             point=model.point(state.x),
             history=recorder.columns,
+            points=None if recorder.points is None else tuple(recorder.points),
             converged=outcome == "converged",
             method=self.method.name,
             message=f"{message}{self.note}; {remark}.",
@@ -183,6 +205,7 @@ class _Run:
         unchecked_until = 0
         while True:
             self._record(recorder, iteration, state)
+            self._show(model, iteration, state)
             norm = state.gradient_norm
             if not math.isfinite(state.value + norm):
                 return "stalled", "the value or the gradient is no longer finite", state, iteration
@@ -233,6 +256,13 @@ class _Run:
         if row is not None and self.on_record is not None:
             with torch.inference_mode(False):
                 self.on_record(row)
+
+    def _show(self, model: Model, iteration: int, state: State) -> None:
+        if self.on_iteration is not None:
+            norm = state.gradient_norm  # computed inside inference mode, whose buffers may not be written outside
+            with torch.inference_mode(False):
+                point = self.method.restore(self.problem, model.point(state.x))
+                self.on_iteration(Iterate(iteration, point, state.value, norm))
 
     def _within_gap(self, model: Model, state: State, iteration: int) -> bool:
         gap = self.options.gap

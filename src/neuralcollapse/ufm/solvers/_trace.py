@@ -1,18 +1,30 @@
 """What a solve leaves: the point, how it got there, and how it ended; kept as plain files."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from safetensors.torch import load_file, save_file
 
 from ..._support.digests import damaged, digests, sealed, unsealed
-from ..._support.files import write_json, write_text
+from ..._support.files import atomic_write, write_json, write_text
 from .._problem import Problem
 from ..point import Point, load_point, save_point
 
-__all__ = ["Trace"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
+__all__ = ["Outcome", "Trace"]
+
+Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle"]
+"""How a solve ended."""
+
+POINTS_FILE = "points.safetensors"
 FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
 CHECKED = ("point.safetensors", "history.jsonl")
 """Those with a checksum: times differ whenever a solve is repeated, and ``trace.json`` must not."""
@@ -42,10 +54,49 @@ class Trace:
     seconds: float
     seed: int | None = None
     regime: str | None = None
+    points: Sequence[Point] | None = None
+    """The point of each recorded iteration, where "points" was recorded."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Trace({self.method}, {self.outcome} after {self.iterations} iterations, value {self.value:.10g}, "
+            f"gradient norm {self.gradient_norm:.1e}{'' if self.regime is None else f', {self.regime}'})"
+        )
+
+    def to_dataframe(self) -> "DataFrame":
+        """The history as a pandas table, one row a recorded iteration."""
+        import pandas
+
+        return pandas.DataFrame({name: list(column) for name, column in self.history.items()})
+
+    def plot(self) -> "Figure":
+        """The recorded columns over the iterations, as a matplotlib figure with one panel each.
+
+        The value is drawn as its excess over the lowest one recorded; columns that are never negative are logarithmic.
+        """
+        from matplotlib.figure import Figure
+
+        names = [name for name in self.history if name not in ("iteration", "seconds")]
+        figure = Figure(figsize=(3.2 * max(len(names), 1), 2.8), layout="constrained")
+        axes = figure.subplots(1, max(len(names), 1), squeeze=False)[0]
+        steps = list(self.history["iteration"])
+        for axis, name in zip(axes, names, strict=False):
+            column = [math.nan if entry is None else float(entry) for entry in self.history[name]]
+            finite = [entry for entry in column if math.isfinite(entry)]
+            excess = name == "value" and len(finite) > 1
+            if excess:
+                column = [entry - min(finite) for entry in column]
+            positive = [entry for entry in column if entry > 0]
+            axis.plot(steps, column, marker="." if len(steps) < 30 else None)
+            if positive and all(not entry < 0 for entry in column) and name != "accuracy":
+                axis.set_yscale("log")
+            axis.set_title(f"{name} - lowest" if excess else name)
+            axis.set_xlabel("iteration")
+        return figure
 
     def to_dict(self) -> dict[str, Any]:
         """All but the point and the history, as plain values."""
-        skipped = ("point", "history", "problem")
+        skipped = ("point", "history", "problem", "points")
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
         return {"problem": json.loads(self.problem.to_json()), **facts}
 
@@ -62,6 +113,10 @@ class Trace:
         """
         target = Path(folder)
         save_point(target / "point.safetensors", self.point, {"problem": self.problem.to_json()})
+        if self.points is not None:
+            stacked = {name: [getattr(point, name) for point in self.points] for name in ("W", "H", "b")}
+            arrays = {name: torch.stack(blocks) for name, blocks in stacked.items() if blocks and blocks[0] is not None}
+            atomic_write(target / POINTS_FILE, lambda temporary: save_file(arrays, temporary))
         rows = [{name: entry for name, entry in row.items() if name != "seconds"} for row in self.rows()]
         write_text(target / "history.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
         write_json(target / "seconds.json", {"total": self.seconds, "history": list(self.history["seconds"])})
@@ -81,6 +136,7 @@ class Trace:
             missing = next(name for name in FILES if not (source / name).is_file())
             raise ValueError(f"{source}: not a saved trace ({missing} is missing)")
         point, _ = load_point(source / "point.safetensors")
+        points = _load_points(source / POINTS_FILE) if (source / POINTS_FILE).is_file() else None
         try:
             facts = unsealed(json.loads((source / "trace.json").read_text(encoding="utf-8")))
             if broken := damaged(source, facts.pop("files", {})):
@@ -93,7 +149,17 @@ class Trace:
             history["seconds"] = list(times["history"])
             for name in rows[0]:
                 history.setdefault(name, [row[name] for row in rows])
-            return Trace(point=point, history=history, problem=problem, seconds=times["total"], **facts)
+            return Trace(point=point, history=history, problem=problem, seconds=times["total"], points=points, **facts)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             reason = str(error) if isinstance(error, ValueError) else repr(error)
             raise ValueError(f"{source}: not a saved trace ({' '.join(reason.split())})") from error
+
+
+def _load_points(path: Path) -> tuple[Point, ...]:
+    arrays = load_file(str(path))
+    count = len(arrays["H"])
+    rows: list[Point] = []
+    for index in range(count):
+        weight, bias = (arrays[name][index] if name in arrays else None for name in ("W", "b"))
+        rows.append(Point(weight, arrays["H"][index], bias))
+    return tuple(rows)
