@@ -210,3 +210,19 @@ def test_products_in_float32_are_exact_enough_or_not_taken(kind):
     rank = sum(float(s.sum() ** 2 / s.square().sum()) for s in singular) / classes
     assert report.vci == pytest.approx(vci, rel=1e-4)
     assert report.numerical_rank == pytest.approx(rank, rel=1e-5)
+
+
+@pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-6])
+def test_many_classes_in_few_dimensions(smallest):
+    """The Gram matrix of the means is used where it has the digits, and only there."""
+    generator = torch.Generator().manual_seed(7)
+    classes, dim = 200, 20
+    y = torch.arange(classes).repeat(6)
+    scales = torch.logspace(0, float(np.log10(smallest)), dim, dtype=torch.float64)
+    H = ((normal(generator, classes, dim)[y] + 0.2 * normal(generator, len(y), dim)) * scales).float()
+    means = torch.stack([H[y == k].double().mean(0) for k in range(classes)])
+    _, values, directions = torch.linalg.svd(means - H.double().mean(0), full_matrices=False)
+    expected = float((((H.double() - means[y]) @ directions.T) / values).square().sum() / len(y))
+    report = nc.measure(H, y, metrics="nc1")
+    assert report.rank == dim
+    assert report.nc1 == pytest.approx(expected, rel=1e-5)

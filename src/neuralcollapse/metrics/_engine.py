@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._support.threads import torch_threads
 from ._geometry import Geometry
-from ._inputs import Source, nonfinite_error
+from ._inputs import Source, all_finite, nonfinite_error
 from ._second_pass import SecondPass, Task
 from ._statistics import ClassStatistics
 from .accumulators.moments import chunk_rows
@@ -82,7 +82,7 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, pre
     first, *others = _share(_chunks(source, step), work, source.device, 8 * num_classes * source.dim)
     for other in others:
         first += other
-    if not bool(torch.isfinite(first).all()):
+    if not all_finite(first):
         raise nonfinite_error(source)
     counts = torch.bincount(labels, minlength=num_classes)
     first /= counts.clamp(min=1)[:, None]
@@ -92,8 +92,8 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, pre
 def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondPass:
     """The second pass, in float32 for features that are no finer and of ordinary size, else in float64."""
     geometry = task.geometry
-    size = max(float(geometry.centred.abs().max()), float(geometry.global_mean.abs().max()))
-    single = source.dtype != torch.float64 and float(geometry.centred.abs().max()) > 1e-10 and size < 1e10
+    size = max(geometry.largest, float(geometry.global_mean.abs().max()))
+    single = source.dtype != torch.float64 and geometry.largest > 1e-10 and size < 1e10
     # The d x d products pay from a thousand rows on; all else stays in the cache of one core.
     step = 2048 if "scatter" in task.needs else chunk_rows(source.dim)
     for dtype in (torch.float32, torch.float64) if single else (torch.float64,):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ._precision import rounding_of
 from ._statistics import ClassStatistics
+from .accumulators.scatter import add_gram, symmetric
 
 __all__ = [
     "Geometry",
@@ -124,14 +125,38 @@ class Geometry:
     def full_spectrum(self) -> Spectrum:
         """The thin SVD of M, cut at the rounding of float64 only."""
         centred = self.centred
+        if self.precision != torch.float64 and centred.shape[0] >= 2 * centred.shape[1]:
+            spectrum = self._spectrum_of_gram()
+            if spectrum is not None:
+                return spectrum
         if centred.shape[0] > centred.shape[1]:
             centred = torch.linalg.qr(centred, mode="r").R
         # Of the transpose, because LAPACK is twice as fast on tall matrices.
         directions, values, _ = torch.linalg.svd(centred.T.contiguous(), full_matrices=False)
-        size = max(float(self.centred.abs().max()), float(self.global_mean.abs().max()))
+        size = max(self.largest, float(self.global_mean.abs().max()))
         floor = max(self.centred.shape) * torch.finfo(torch.float64).eps * max(float(values[0]), size)
         rank = int((values > floor).sum())
         return Spectrum(values[:rank], directions[:, :rank])
+
+    def _spectrum_of_gram(self) -> Spectrum | None:
+        """The same from the d x d Gram matrix, in a quarter of the time for many classes.
+
+        It holds squares, so it is taken where no singular value is below 1e-4 of the largest: these are then right
+        to 1e-8, which is beyond the precision of the features.
+        """
+        gram = torch.zeros(self.dim, self.dim, dtype=torch.float64)
+        for rows in self.centred.split(4096):
+            add_gram(gram, rows / self.largest if self.largest else rows)
+        squares, vectors = torch.linalg.eigh(symmetric(gram))
+        if float(squares[0]) <= 1e-8 * float(squares[-1]):
+            return None
+        return Spectrum(self.largest * squares.flip(0).sqrt(), vectors.flip(1))
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest entry of M, by magnitude."""
+        lowest, highest = torch.aminmax(self.centred)
+        return max(-float(lowest), float(highest))
 
     @cached_property
     def rounding(self) -> float:
@@ -139,12 +164,13 @@ class Geometry:
 
         The rms is that of the features as they are, offset included: they were rounded with it.
         """
-        largest = max(float(self.centred.abs().max()), float(self.global_mean.abs().max()))
+        largest = max(self.largest, float(self.global_mean.abs().max()))
         if largest == 0.0:
             return rounding_of(self.precision, float(self.class_variances.max()) ** 0.5)
         share = self.counts.to(torch.float64) / self.total
-        means = (self.centred + self.global_mean) / largest
-        square = share @ (means.square().sum(1) + self.class_variances / largest**2)
+        origin = self.global_mean / largest
+        norms = [torch.linalg.vector_norm(rows / largest + origin, dim=1) for rows in self.centred.split(4096)]
+        square = share @ (torch.cat(norms).square() + self.class_variances / largest**2)
         return rounding_of(self.precision, largest * float(square / self.dim) ** 0.5)
 
     @cached_property
@@ -181,8 +207,9 @@ class Geometry:
             out_of_distribution_mean=out_of_distribution_mean,
             missing=missing,
         )
-        if "full_spectrum" in self.__dict__:
-            result.__dict__["full_spectrum"] = self.full_spectrum
+        for name in ("full_spectrum", "has_means", "largest"):
+            if name in self.__dict__:
+                result.__dict__[name] = self.__dict__[name]
         return result
 
     def lacking(self, need: str) -> NotApplicableError:
@@ -192,11 +219,12 @@ class Geometry:
     @cached_property
     def has_means(self) -> bool:
         """Whether the class means do not all coincide up to the rounding of float64."""
-        largest = float(self.centred.abs().max())
+        largest = self.largest
         if largest == 0.0:
             return False
         size = max(largest, float(self.global_mean.abs().max()))
-        length = largest * float(torch.linalg.vector_norm(self.centred / largest))
+        norms = [torch.linalg.vector_norm(rows / largest) for rows in self.centred.split(4096)]
+        length = largest * float(torch.linalg.vector_norm(torch.stack(norms)))
         return length > max(self.centred.shape) * torch.finfo(torch.float64).eps * size
 
     def require_means(self) -> Float[Tensor, "K d"]:

@@ -208,7 +208,7 @@ def _finite(name: str, value: object, dimensions: int) -> Tensor:
     if value.ndim != dimensions:
         raise ValueError(f"{name} must have {dimensions} dimension(s), got {describe(value)}")
     result = value.detach().to("cpu", torch.float64)
-    if not bool(torch.isfinite(result).all()):
+    if not all_finite(result):
         count = int((~torch.isfinite(result)).sum())
         raise NonFiniteError(f"{name} must be finite, but {count} of its {result.numel()} entries are NaN or infinite")
     return result
@@ -226,7 +226,7 @@ def select_rows(
     return source, labels
 
 
-def all_finite(part: Float[Tensor, "n d"]) -> bool:
+def all_finite(part: Tensor) -> bool:
     """Whether no entry is NaN or infinite; a finite sum shows it at the price of one read."""
     return math.isfinite(float(part.sum())) or bool(torch.isfinite(part).all())
 

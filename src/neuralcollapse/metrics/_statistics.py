@@ -105,13 +105,16 @@ class ClassStatistics:
 
         ``precision`` is the coarsest dtype that the features had.
         """
-        result = cls(means.shape[0], means.shape[1], passes=2, device=means.device)
-        state = result.state() | {"counts": counts, "mean": means}
-        if squares is not None:
-            state["squares"] = squares
-        state["digits"][digits_of(precision)] = counts.sum()
-        result.set_state(state)
-        return result
+        digits = torch.zeros(DIGITS, dtype=torch.int64, device=means.device)
+        digits[digits_of(precision)] = counts.sum()
+        state = {
+            "counts": counts,
+            "mean": means,
+            "sums": torch.zeros_like(means),
+            "squares": torch.zeros_like(means[:, 0]) if squares is None else squares,
+            "digits": digits,
+        }
+        return cls.on_state(state)
 
     @classmethod
     def on_state(cls, state: dict[str, Tensor], ignore_label: int | None = IGNORED) -> "ClassStatistics":
@@ -334,7 +337,7 @@ class ClassStatistics:
         for name, tensor in state.items():
             if tensor.shape != mine[name].shape or tensor.dtype != mine[name].dtype:
                 raise ValueError(f"state {name!r} must be {describe(mine[name])}, got {describe(tensor)}")
-            if not bool(torch.isfinite(tensor).all()):
+            if not all_finite(tensor):
                 raise ValueError(f"state {name!r} must be finite")
         if any(bool((state[name] < 0).any()) for name in ("counts", "squares", "digits")):
             raise ValueError("state 'counts', 'squares' and 'digits' must not be negative")

@@ -30,7 +30,8 @@ class Look:
     def __init__(self, geometry: "Geometry", needs: frozenset[str], dtype: torch.dtype, device: torch.device):
         self.dtype = dtype
         self._geometry = geometry
-        self.centre: Float[Tensor, "K d"] = (geometry.centred + geometry.global_mean).to(dtype).to(device)
+        blocks = [(rows + geometry.global_mean).to(dtype) for rows in geometry.centred.split(BLOCK)]
+        self.centre: Float[Tensor, "K d"] = torch.cat(blocks).to(device)
         complete = bool((geometry.counts > 0).all()) and geometry.has_means
         weight = geometry.weight if complete else None
         self.decides = weight is not None and "decisions" in needs
