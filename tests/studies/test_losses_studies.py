@@ -179,7 +179,7 @@ def test_distances_are_blind_to_rotation_and_scale() -> None:
     assert procrustes_residual(one / np.linalg.norm(one), other / np.linalg.norm(other)) == pytest.approx(1)
 
 
-def features(folder: Path, change: float, collapsed: bool = True, seeds: float = 0.02):
+def features(folder: Path, change: float, collapsed: bool = True, seeds: float = 0.02, scale: float = 9.0):
     """Verdicts when the class means of MSE are changed by a relative amount, and all by some noise of the seed."""
     frame = np.eye(5) - 1 / 5
     other = np.diag([1.0, 1.0, 1.0, 1.0, 0.0]) @ frame
@@ -190,7 +190,7 @@ def features(folder: Path, change: float, collapsed: bool = True, seeds: float =
             turn = np.linalg.qr(draw.normal(size=(5, 5)))[0]
             means = ((1 - change) * frame + change * other if loss == MSE else frame) @ turn
             means = means + seeds * draw.normal(size=(5, 5)) / 5
-            kept = {"features": np.repeat(means, 4, 0), "labels": np.repeat(np.arange(5), 4)}
+            kept = {"features": np.repeat(means, 4, 0), "labels": np.repeat(np.arange(5), 4), "weight": scale * means}
             metrics = {"nc1": [0.01], "nc2": [0.1], "nc3": [0.1 if collapsed else 0.9], "accuracy": [1.0]}
             labels = {"data": "mnist", "loss": loss, "seed": seed}
             entries.append((labels, metrics, {"accuracy": [0.9]}, {"accuracy": [0.9]}, kept))
@@ -199,8 +199,14 @@ def features(folder: Path, change: float, collapsed: bool = True, seeds: float =
 
 def test_features(tmp_path: Path) -> None:
     assert set(features(tmp_path / "0", 0.0, seeds=0.1).values()) == {"holds"}
-    assert set(features(tmp_path / "1", 0.9).values()) == {"contradicted"}
-    assert set(features(tmp_path / "2", 0.9, collapsed=False).values()) == {"underpowered"}
+    found = features(tmp_path / "1", 0.9)
+    assert found.pop("region") == "holds"
+    assert set(found.values()) == {"contradicted"}
+    found = features(tmp_path / "2", 0.9, collapsed=False)
+    assert found.pop("region") == "holds"
+    assert set(found.values()) == {"underpowered"}
+    # Logits of zero: every class has probability 1/5.
+    assert features(tmp_path / "3", 0.0, scale=0.0)["region"] == "contradicted"
 
 
 # the paper's settings -----------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from ...training import Run
 from .._pictures import figure, heat_map
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
-from ..claims import AtMost, Claim, Evidence
-from ._nets import PROVENANCE, SEEDS, SHORT, as_in_text, largest_nets, name_of
+from ..claims import AtLeast, AtMost, Claim, Evidence
+from ._nets import FL, PROVENANCE, SEEDS, SHORT, as_in_text, largest_nets, name_of
 from .collapse import LIMITS
 
 SAME = 0.1
@@ -55,6 +55,14 @@ class Features(Study):
             kind="ours",
             floor=FLOOR,
         ),
+        Claim(
+            "region",
+            "Under FL the training samples end where the paper proves the landscape benign: p_y >= .21 (share of them, "
+            "the least of the data sets).",
+            "Corollary 2, on nets; this project",
+            AtLeast(0.99),
+            kind="ours",
+        ),
     )
     costs = {
         "smoke": "2 s",
@@ -96,7 +104,10 @@ class Features(Study):
                 for rows in pairs.values()
             ]
             ratios.append(max(float(a / np.mean(b)) if b else np.nan for a, b in sides))
-        return {**found, "beside-seeds": Evidence(ratios, collapsed)}
+        focal = text.where(loss=FL)
+        shares = [min(share_inside(entry.value) for entry in focal.where(seed=seed)) for seed in seeds]
+        region = Evidence(shares, why=f"At least {min(shares):.2%}.")
+        return {**found, "beside-seeds": Evidence(ratios, collapsed), "region": region}
 
     def table(self, results: Results) -> list[dict[str, Any]]:
         rows = []
@@ -136,6 +147,15 @@ def class_means(run: Run) -> np.ndarray:
     means = np.stack([kept["features"][labels == k].mean(0, dtype=np.float64) for k in range(int(labels.max()) + 1)])
     means -= means.mean(0)
     return means / np.linalg.norm(means)
+
+
+def share_inside(run: Run, least: float = 0.21) -> float:
+    """The share of training samples whose class has at least this probability (losses, Corollary 2)."""
+    kept = load_file(run.folder / "features-train.safetensors")
+    logits = kept["features"].astype(np.float64) @ kept["weight"].astype(np.float64).T + kept.get("bias", 0.0)
+    logits -= logits.max(1, keepdims=True)
+    own = logits[np.arange(len(logits)), kept["labels"]]
+    return float((np.exp(own) / np.exp(logits).sum(1) >= least).mean())
 
 
 def gram_distance(one: np.ndarray, other: np.ndarray) -> float:
