@@ -136,7 +136,9 @@ def test_the_classifier_and_other_data_come_from_the_files(tmp_path):
     H, y, W, b = data()
     write(tmp_path, "npz", H, y, "0")
     np.savez(tmp_path / "head.npz", weight=W, bias=b, out_of_distribution=np.ones((3, D)))
-    same(nc.measure_files(tmp_path), nc.measure(H, y, W, b, out_of_distribution=np.ones((3, D))))
+    whole = nc.measure(H, y, W, b, out_of_distribution=np.ones((3, D)))
+    same(nc.measure_files(tmp_path), whole)
+    same(nc.measure_files(tmp_path, workers=1, out=tmp_path / "work"), whole)
     twice = nc.measure_files([tmp_path / "head.npz", tmp_path / "0.npz"])
     assert twice.accuracy is not None
 
@@ -189,6 +191,27 @@ def test_finished_shards_are_not_read_again(tmp_path, monkeypatch):
     write(shards, "npz", H[:8], y[:8], "0")
     nc.measure_files(shards, metrics=names, workers=1, out=out)
     assert len(read) == 6
+
+
+def test_the_second_look_goes_on_too(tmp_path, monkeypatch):
+    H, y, W, b = data()
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for number, index in enumerate(np.array_split(np.arange(N), 3)):
+        write(shards, "npz", H[index], y[index], f"{number}")
+    from neuralcollapse.metrics import _measure_files
+
+    looked = []
+    plain = _measure_files._look_again
+    monkeypatch.setattr(_measure_files, "_look_again", lambda *a: (looked.append(a[0].name), plain(*a))[1])
+    first = nc.measure_files(shards, W, b, workers=1, out=tmp_path / "work")
+    again = nc.measure_files(shards, W, b, workers=1, out=tmp_path / "work")
+    assert len(looked) == 3
+    assert again.to_dict() == first.to_dict()
+    same(first, nc.measure(H, y, W, b))
+    other = nc.measure_files(shards, W + 1, b, workers=1, out=tmp_path / "work")
+    assert len(looked) == 6
+    same(other, nc.measure(H, y, W + 1, b))
 
 
 def test_intervals_of_shards(tmp_path):

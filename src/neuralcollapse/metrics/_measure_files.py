@@ -127,12 +127,14 @@ def measure_files(
     again = _needs_again(chosen, job, matrix) if not found.statistics else False
     count = _worker_count(workers, len(found.shards), engine)
     job = replace(job, threads=1 if count > 1 or engine == "ray" else torch.get_num_threads())
+    folder = None if out is None else Path(out)
     with _reported(progress, len(found.shards) * (2 if again else 1)) as tick:
-        parts = _first_look(found, job, engine, count, None if out is None else Path(out), tick)
+        parts = _first_look(found, job, engine, count, folder, tick)
         total = parts.total if isinstance(parts, GroupedStatistics) else parts
         if again:
-            second = _second_look(found, job, engine, count, total, matrix, vector, options, memory_limit, tick)
-            report = second.report()
+            options |= {"weight": matrix, "bias": vector, "memory_limit": memory_limit}
+            second = _second_look(found, job, engine, count, total, options, folder, tick)
+            report = second.report(out_of_distribution_mean=mean)
         else:
             report = build_report(
                 total, matrix, vector, metrics=metrics, global_mean=global_mean, selection=selection,
@@ -315,31 +317,31 @@ def _second_look(
     engine: str,
     workers: int,
     total: ClassStatistics,
-    weight: Tensor | None,
-    bias: Tensor | None,
     options: dict[str, Any],
-    memory_limit: int,
+    out: Path | None,
     tick: Callable[[], None],
 ) -> SecondPass:
-    def fresh() -> SecondPass:
-        return total.second_pass(weight, bias, memory_limit=memory_limit, **options)
-
-    result = fresh()
-    if engine == "local" and workers == 1:
-        for shard in found.shards:
-            _look_again(shard, job, result)
-            tick()
-        return result
     import pickle
 
+    result = total.second_pass(**options)
+    about = "" if out is None else _digest(total, options)
+    places = [None if out is None else out / f"{_key(shard, job)}-{about}.safetensors" for shard in found.shards]
+    kept = {number: part for number, place in enumerate(places) if (part := _looked_at(place)) is not None}
+    missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
-        empty: SecondPass | Path = fresh()
-        if engine == "local":
-            file = Path(folder) / "second"
-            file.write_bytes(pickle.dumps(empty))
-            empty = file
-        for part in _in_order(_look_again, found.shards, (job, empty), engine, workers):
-            result.merge(part)
+        file = Path(folder) / "second"
+        # One file for all local workers; Ray carries the object itself.
+        file.write_bytes(pickle.dumps(total.second_pass(**options)))
+        empty = file if engine == "local" else total.second_pass(**options)
+        results = _in_order(_look_again, missing, (job, empty), engine, workers)
+        for number, place in enumerate(places):
+            part = kept.pop(number, None)
+            if part is None:
+                part = next(results)
+                if place is not None:
+                    part.save(place)
+            with _named_errors(found.shards[number].name):
+                result.merge(part)
             tick()
     return result
 
@@ -411,6 +413,25 @@ def _key(shard: Shard, job: Job) -> str:
         about = file.stat()
         digest.update(f"{file.resolve()}\0{name}\0{about.st_size}\0{about.st_mtime_ns}\0".encode())
     return f"{Path(shard.name).stem}-{digest.hexdigest()[:16]}"
+
+
+def _digest(total: ClassStatistics, options: dict[str, Any]) -> str:
+    """A name that changes with the class means and with what is asked of the samples."""
+    digest = hashlib.sha256()
+    for tensor in (total.counts, total.means, options["weight"], options["bias"]):
+        digest.update(b"" if tensor is None else tensor.numpy().tobytes())
+    digest.update(repr({name: value for name, value in options.items() if name not in ("weight", "bias")}).encode())
+    return digest.hexdigest()[:16]
+
+
+def _looked_at(place: Path | None) -> SecondPass | None:
+    """What an earlier call saw of a shard in its second pass, if it is there and whole."""
+    if place is None or not place.is_file():
+        return None
+    try:
+        return SecondPass.load(place)
+    except ValueError:
+        return None
 
 
 def _keep(place: Path | None, parts: Sequence[ClassStatistics]) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .._support.checks import describe
 from ._files import SUFFIXES, Array, open_arrays
+from ._statistics import holds_statistics
 
 __all__ = ["ROLES", "Collection", "Shard", "collect", "encode", "find_files", "label_names"]
 
@@ -24,8 +25,6 @@ ROLES = {
     "bias": ("bias", "b"),
     "out_of_distribution": ("out_of_distribution",),
 }
-STATISTICS = frozenset({"counts", "mean", "mean_tail", "squares"})
-"""Arrays that saved class statistics hold."""
 POSITIONS = ("features", "labels", "weight", "bias")
 """What ``.npy`` files are whose names do not say."""
 
@@ -106,7 +105,7 @@ def collect(files: Sequence[Path]) -> Collection:
         if file in single:
             continue
         names = open_arrays(file).keys()
-        if set(names) >= STATISTICS and file.suffix.lower() == ".safetensors":
+        if file.suffix.lower() == ".safetensors" and holds_statistics(file):
             statistics.append(file)
             continue
         roles = {role: name for role in ROLES if (name := _named(role, names)) is not None}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._report import CollapseReport
     from ._second_pass import SecondPass
 
-__all__ = ["ClassStatistics"]
+__all__ = ["ClassStatistics", "holds_statistics"]
 
 LARGEST_STATE = 1 << 37
 BATCH_ENTRIES = 1 << 24
@@ -400,3 +400,11 @@ def _of_old_format(state: dict[str, Tensor]) -> dict[str, Tensor]:
     rest = {"scatter": state["scatter"]} if "scatter" in state else {}
     squares = squares + (sums * tail).sum(1)
     return {"counts": counts, "mean": mean, "sums": sums, "squares": squares, "digits": digits, **rest}
+
+
+def holds_statistics(path: str | os.PathLike[str]) -> bool:
+    """Whether a readable safetensors file was written by :meth:`ClassStatistics.save`."""
+    from safetensors import safe_open
+
+    with safe_open(os.fspath(path), framework="pt") as file:
+        return (file.metadata() or {}).get("format", "").startswith(FORMAT.partition("/")[0])
