@@ -1,0 +1,109 @@
+"""What the documentation needs besides its texts: formulas as they should look, one API page a module, Collapse."""
+
+import html
+import importlib
+import inspect
+import re
+from importlib import resources
+from typing import Any
+from xml.etree import ElementTree
+
+import ziamath
+from mkdocs.structure.files import File, Files
+
+MODULES = {
+    "frames": "Frames",
+    "losses": "Losses",
+    "metrics": "Metrics",
+    "ufm": "Unconstrained feature models",
+    "landscape": "Landscape",
+    "models": "Models",
+    "data": "Data",
+    "training": "Training",
+    "integrations": "Integrations",
+    "studies": "Studies",
+    "web": "Report and explorer",
+}
+MATHML = "http://www.w3.org/1998/Math/MathML"
+BARS = ("|", "‖")
+ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc|obj|ref):<code>~?([^<]+)</code>")
+MATH = re.compile(r"<math\b.*?</math>", re.DOTALL)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages and files that are made, not written."""
+    from neuralcollapse.web.explorer._static import static_page
+
+    for name, title in MODULES.items():
+        files.append(File.generated(config, f"api/{name}.md", content=api_page(name, title)))
+    files.append(File.generated(config, "collapse.html", content=static_page()))
+    font = resources.files(ziamath) / "fonts" / "STIXTwoMath-Regular.ttf"
+    files.append(File.generated(config, "assets/math.ttf", content=font.read_bytes()))
+    return files
+
+
+def api_page(name: str, title: str) -> str:
+    """Every public name of a layer, in its own order."""
+    module = importlib.import_module(f"neuralcollapse.{name}")
+    members = [entry for entry in module.__all__ if not inspect.ismodule(getattr(module, entry))]
+    parts = [f"# {title}", f"::: neuralcollapse.{name}", "    options:", "      show_root_heading: false"]
+    if members:
+        parts += ["      members:", *(f"        - {entry}" for entry in members)]
+    else:
+        parts += ["      members: false"]
+        for entry in module.__all__:
+            inner = getattr(module, entry)
+            parts += [f"::: neuralcollapse.{name}.{entry}", "    options:", "      members:"]
+            parts += [f"        - {one}" for one in inner.__all__]
+    return "\n".join(parts) + "\n"
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Roles of other documentation tools become plain code, and formulas what browsers draw well."""
+    return MATH.sub(lambda found: formula(found.group()), ROLE.sub(r"<code>\1</code>", content))
+
+
+def formula(text: str) -> str:
+    """MathML in which bars hold their exponents and bold letters are letters of their own.
+
+    Browsers ignore ``mathvariant`` on all but single letters, and a power of ``|W|`` is written as one of its last bar.
+    """
+    root = ElementTree.fromstring(html.unescape(text).replace("&", "&amp;").replace("<mo><</mo>", "<mo>&lt;</mo>"))
+    for element in root.iter():
+        if element.attrib.pop("mathvariant", None) == "bold" and element.text:
+            element.text = "".join(map(bold, element.text))
+    for row in list(root.iter()):
+        gather_bars(row)
+    ElementTree.register_namespace("", MATHML)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def gather_bars(row: ElementTree.Element) -> None:
+    """``| W |^2`` as a power of the whole ``|W|``."""
+    place = 0
+    while place < len(row):
+        script = row[place]
+        if script.tag.removeprefix(f"{{{MATHML}}}") in ("msup", "msub", "msubsup") and len(script) and bar(script[0]):
+            sign = bar(script[0])
+            opening = next((i for i in range(place - 1, -1, -1) if bar(row[i]) == sign), None)
+            if opening is not None:
+                inside = ElementTree.Element(f"{{{MATHML}}}mrow")
+                inside.extend([*row[opening:place], script[0]])
+                script[0] = inside
+                del row[opening:place]
+                place = opening
+        place += 1
+
+
+def bar(element: ElementTree.Element) -> str | None:
+    """The bar that an operator is, if it is one."""
+    return element.text if element.tag.endswith("}mo") and element.text in BARS else None
+
+
+def bold(letter: str) -> str:
+    """The bold letter or digit of the mathematical alphabet."""
+    for first, start in (("A", 0x1D400), ("a", 0x1D41A), ("0", 0x1D7CE)):
+        offset = ord(letter) - ord(first)
+        if 0 <= offset < (10 if first == "0" else 26):
+            return chr(start + offset)
+    return letter
