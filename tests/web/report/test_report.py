@@ -74,6 +74,23 @@ def test_the_page_says_what_it_should(everything):
     assert "ValueError" in page.words
 
 
+def test_a_variation_is_marked_and_its_command_repeats_it(tmp_path):
+    varied = {"settings": {"epochs": 50, "loss": "focal:gamma=2"}, "seeds": [1, 2]}
+    make_study(tmp_path / "results", variation=varied, sensitivity={"distance": [{"start": "small", "ratio": 0.7321}]})
+    page = Page(nc.report.write([tmp_path / "results"], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "geometric/bound (epochs=50, loss=focal:gamma=2, seeds=1,2)" in page.words
+    assert "--profile smoke --set epochs=50 --set loss=focal:gamma=2 --seeds 1,2 --out" in page.words
+    assert "0.7321" in page.words
+
+
+def test_our_own_parts_and_errata_are_marked(tmp_path):
+    parts = [make_part(), make_part(name="extra", says="More.", kind="ours", decides=False, erratum=9)]
+    make_study(tmp_path / "results", parts=parts)
+    page = Page(nc.report.write([tmp_path / "results"], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "More. (ours)" in page.words
+    assert "(erratum 9)" in page.words
+
+
 def test_text_from_files_stays_text(everything):
     page = Page(everything)
     assert page.words.count(NASTY) > 8

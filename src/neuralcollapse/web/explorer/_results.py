@@ -40,12 +40,14 @@ class ResultsFolder:
         facts = _read_object(path / "study.json")
         cells = facts.get("cells")
         cells = cells if isinstance(cells, list) else []
+        parts = facts.get("parts")
         errors = [cell["error"] for cell in cells if isinstance(cell, dict) and cell.get("error")]
         table = _read(path / "table.json") if self._inside(path / "table.json") else None
         rows = [row for row in table if isinstance(row, dict)] if isinstance(table, list) else []
         return {
             **{key: facts.get(key) for key in SHOWN},
             "id": name,
+            "parts": [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else [],
             "cells": len(cells),
             "failures": errors,
             "table": rows[:ROWS],

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...studies import Variation
 from ._files import environment, optional_json, read_json
 from ._numbers import heading, shown
 from ._parts import Badge, Chart, Details, Picture, Section, Table, table_of
@@ -37,14 +38,23 @@ def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
     seconds = [value for value in timing.values() if value is not None]
     rows = table_of("The numbers behind the picture.", optional_json(folder / "table.json", list))
     failures = {_name(cell["labels"]): cell["error"] for cell in facts["cells"] if cell.get("error")}
-    headline = next(part for part in facts["parts"] if part["decides"])
+    headline = next((part for part in facts["parts"] if part["decides"]), None)
+    if headline is None:
+        raise KeyError("decides")
+    varied = _variation(facts)
     described = {"Decided by": headline["says"], "Found": headline["why"]}
     if facts.get("setting"):
         described["Setting"] = facts["setting"]
+    if varied:
+        described["Variation"] = f"Not as the study has it: {varied}."
+    sensitivity = [
+        table_of(f"How {name} depends on what the paper leaves open.", rows)
+        for name, rows in facts.get("sensitivity", {}).items()
+    ]
     failed = table_of("Cells that failed.", [{"cell": name, "error": error} for name, error in failures.items()])
     return Section(
         anchor=anchor,
-        title=facts["id"],
+        title=f"{facts['id']} ({varied})" if varied else facts["id"],
         kind="study",
         source=_source(facts["paper"], facts["figures"]),
         lead=facts["question"],
@@ -54,10 +64,18 @@ def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
         seconds=sum(seconds) if seconds else None,
         facts=described,
         pictures=[_picture(folder, anchor, facts)],
-        tables=[table for table in (_claims(facts["parts"]), failed, rows) if table is not None],
+        tables=[table for table in (_claims(facts["parts"]), *sensitivity, failed, rows) if table is not None],
         details=[_plan(facts), Details("Environment", {heading(k): shown(v) for k, v in environment(folder).items()})],
         command=_command(folder, facts),
     )
+
+
+def _variation(facts: Mapping[str, Any]) -> str:
+    """What is not as the study has it, in words; nothing for a plain study."""
+    given = facts.get("variation")
+    if not given:
+        return ""
+    return Variation(given["settings"], None if given["seeds"] is None else tuple(given["seeds"])).words
 
 
 def _claims(parts: Sequence[Mapping[str, Any]]) -> Table | None:
@@ -92,7 +110,11 @@ def _command(folder: Path, facts: Mapping[str, Any]) -> str:
     out = shlex.quote(str(folder.parent.parent))
     if facts["id"] == Demo.id:
         return f"neuralcollapse demo --out {out}"
-    return f"neuralcollapse study run {facts['id']} --profile {facts['profile']} --out {out}"
+    given = facts.get("variation") or {"settings": {}, "seeds": None}
+    changes = "".join(f" --set {shlex.quote(f'{name}={value}')}" for name, value in given["settings"].items())
+    if given["seeds"] is not None:
+        changes += f" --seeds {','.join(map(str, given['seeds']))}"
+    return f"neuralcollapse study run {facts['id']} --profile {facts['profile']}{changes} --out {out}"
 
 
 def _picture(folder: Path, anchor: str, facts: Mapping[str, Any]) -> Picture:

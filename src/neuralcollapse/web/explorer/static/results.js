@@ -52,7 +52,7 @@ export async function updateStudy() {
     el("div", { class: "row" }, el("h2", { class: "grow", tabindex: -1, id: "study-title" }, `${one.id} (${one.paper} paper: ${figures})`), badge(one.verdict)),
     el("p", {}, one.question ?? ""),
     facts([
-      ["profile", one.profile], ["setting", one.setting], ["cells", `${one.cells}${one.failures.length ? `, ${one.failures.length} failed: ${one.failures[0]}` : ""}`],
+      ["profile", one.profile], ["setting", one.setting], ["variation", one.variation ? JSON.stringify(one.variation) : null], ["cells", `${one.cells}${one.failures.length ? `, ${one.failures.length} failed: ${one.failures[0]}` : ""}`],
     ], true),
   ];
   if (one.parts?.length) nodes.push(claims(one.parts));
@@ -66,9 +66,9 @@ export async function updateStudy() {
 
 function claims(parts) {
   const heads = ["what the paper says", "verdict", "measured", "limit", "why"];
-  const interval = (part) => (part.low === null || part.low === part.high ? show(part.measured, 4) : `${show(part.measured, 4)} (${show(part.low, 4)} to ${show(part.high, 4)})`);
+  const interval = (part) => (part.low == null || part.low === part.high ? show(part.measured, 4) : `${show(part.measured, 4)} (${show(part.low, 4)} to ${show(part.high, 4)})`);
   const rows = parts.map((part) => el("tr", {},
-    el("td", {}, `${part.says} (${part.kind === "ours" ? "ours" : part.source}${part.erratum === null ? "" : `, erratum ${part.erratum}`})`),
+    el("td", {}, `${part.says} (${part.kind === "ours" ? "ours" : part.source}${part.erratum == null ? "" : `, erratum ${part.erratum}`})`),
     el("td", {}, badge(part.verdict)), el("td", { "data-label": "measured" }, interval(part)), el("td", { "data-label": "limit" }, part.limit), el("td", {}, part.why)));
   return el("div", { class: "scroll" }, el("table", { class: "stack" }, el("thead", {}, el("tr", {}, heads.map((name) => el("th", {}, name)))), el("tbody", {}, rows)));
 }
