@@ -181,7 +181,7 @@ def test_shards_intervals_and_a_summary_of_twelve_lines(tmp_path, capsys, monkey
         assert json.loads(output(capsys, folder, "--workers", 1, "--keep", kept, "--json"))["nc1"] == pytest.approx(
             want["nc1"]
         )
-    assert len(list(kept.iterdir())) == 2
+    assert len(list(kept.iterdir())) == 4
     for width in (80, 50):
         monkeypatch.setenv("COLUMNS", str(width))
         lines = output(capsys, folder, "--workers", 1).rstrip().split("\n")
