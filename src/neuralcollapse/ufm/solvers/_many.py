@@ -15,10 +15,14 @@ from ..._support.files import json_text, write_json
 from ..._support.locks import locked
 from ..._support.processes import worker_pool
 from ..._support.ranges import MOST_TRIALS
+from ..._support.threads import torch_threads
 from .._problem import Problem
+from ..normalized import NormalizedUFM
 from ..point import Point
+from ..regularized import RegularizedUFM
+from ._batched import RECORDABLE, solve_batch, supports_batch
 from ._method import Method
-from ._solve import SolveOptions, resolve_method, solve
+from ._solve import SolveOptions, perturb, resolve_method, solve
 from ._trace import Trace
 
 __all__ = ["solve_many", "trial_folder"]
@@ -38,6 +42,7 @@ def solve_many(
     resume: bool = False,
     on_trial: Callable[[Trace], None] | None = None,
     message: Callable[[str], None] | None = None,
+    batched: bool = False,
     **options: Any,
 ) -> list[Trace]:
     """One :func:`solve` a seed, in the order of ``seeds``, over ``workers`` processes of one thread (None:
@@ -48,6 +53,11 @@ def solve_many(
     killed run goes on where it was; trials that are damaged are run again, and ``message`` is told. A worker that is
     killed costs its trials a second try. ``start`` and ``perturbation`` give perturbed starts, one a seed.
     ``options`` are those of :func:`solve`; ``on_trial`` is called with each trace as it comes.
+
+    ``batched`` takes all trials as one tensor in this process, for L-BFGS and gradient descent on the models with
+    logits: many small solves for the overhead of one. Each trial follows a path of its own to the same tolerance (step
+    lengths are found by plain backtracking); ``record`` may name value and gradient_norm, and of the other options
+    ``tol``, ``max_iter`` and ``perturbation`` apply.
     """
     numbers = _checked_seeds(seeds)
     way = resolve_method(problem, method)
@@ -63,12 +73,45 @@ def solve_many(
         for trace in done.values():
             if on_trial is not None:
                 on_trial(trace)
+        waiting = [seed for seed in numbers if seed not in done]
+        if batched and waiting:
+            for trace in _batch(problem, way, waiting, start, options):
+                assert trace.seed is not None
+                if folder is not None:
+                    trace.save(trial_folder(folder, trace.seed))
+                done[trace.seed] = trace
+                if on_trial is not None:
+                    on_trial(trace)
         jobs = [(problem.to_json(), way, seed, start, options, folder) for seed in numbers if seed not in done]
         for seed, trace in _run(jobs, count):
             done[seed] = trace
             if on_trial is not None:
                 on_trial(trace)
     return [done[seed] for seed in numbers]
+
+
+def _batch(
+    problem: Problem, method: Method, seeds: list[int], start: Point | None, options: dict[str, Any]
+) -> list[Trace]:
+    if not supports_batch(problem, method):
+        kind = type(problem).__name__
+        raise ValueError(
+            f"batched is for lbfgs and gradient-descent on models with logits, not {method.name} on {kind}"
+        )
+    refused = set(options) - {"tol", "max_iter", "record", "perturbation"}
+    if refused:
+        raise ValueError(f"{sorted(refused)[0]} does not apply to a batched solve")
+    record = options.get("record", ("value",))
+    unknown = [name for name in record if name not in RECORDABLE]
+    if unknown:
+        raise ValueError(f"record may name {' and '.join(RECORDABLE)} in a batched solve, got {unknown[0]!r}")
+    chosen = SolveOptions(**{**options, "record": record})
+    starts = [problem.random_point(seed) if start is None else start for seed in seeds]
+    if chosen.perturbation:
+        starts = [perturb(problem, one, chosen.perturbation, seed) for one, seed in zip(starts, seeds, strict=True)]
+    assert isinstance(problem, RegularizedUFM | NormalizedUFM)
+    with torch_threads(1):
+        return solve_batch(problem, method, starts, seeds, chosen.tol, chosen.max_iter, chosen.record)
 
 
 def trial_folder(out: Path, seed: int) -> Path:
