@@ -150,3 +150,24 @@ def test_selections_and_ignored_labels_on_the_device():
             nc.measure(bad, labels, W, b)
         with pytest.raises(ValueError, match="label 9"):
             nc.measure(there, torch.full((N,), 9, device=DEVICE), W, b)
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 40_000])
+def test_the_recorder_of_a_layer_keeps_features_where_they_are(limit):
+    from neuralcollapse.metrics._recorder import Recorder, Settings
+
+    H, y, W, b, _ = data()
+    expected = nc.measure(H, y, W, b, metrics="all")
+    with TwinDevice() as twin:
+        there, labels = H.to(DEVICE), y.to(DEVICE)
+        twin.transfers.clear()
+        recorder = Recorder(Settings("all", None, "samples", -100, limit), K, W, b)
+        for rows in range(0, N, 300):
+            recorder.add(there[rows : rows + 300], labels[rows : rows + 300])
+        if recorder.finish_first_pass():
+            for rows in range(0, N, 300):
+                recorder.add_again(there[rows : rows + 300], labels[rows : rows + 300])
+        report = recorder.report()
+    same(report.scalars, expected, rel=1e-5)
+    assert {"nc1", "nc4_mismatch", "cosine_margin"} <= set(report.scalars)
+    assert max(twin.transfers) < 300 * D

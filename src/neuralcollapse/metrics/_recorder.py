@@ -1,4 +1,4 @@
-"""Features of one layer while a model runs: in memory while they fit, else streamed into class statistics."""
+"""Features of one layer while a model runs: kept where they are while they fit, else streamed into statistics."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,10 +79,11 @@ class Recorder:
                 features, targets = features[kept.to(features.device)], targets[kept]
         if self._features and self._features[0].shape[1] != features.shape[1]:
             raise ValueError(f"features must have {self._features[0].shape[1]} columns, got {features.shape[1]}")
-        self._features.append(features.detach().to("cpu", copy=True))
+        # Where they are: a copy, because a hook's tensor may be written to by what follows.
+        self._features.append(features.detach().clone())
         self._labels.append(targets.clone())
         self._bytes += self._features[-1].nbytes
-        if self._bytes > self._settings.memory_limit:
+        if self._bytes > _room(features.device, self._settings.memory_limit):
             self._stream()
 
     def _stream(self) -> None:
@@ -163,3 +164,10 @@ class Recorder:
             memory_limit=max(settings.memory_limit, 1 << 28),
             precision=self._precision,
         )
+
+
+def _room(device: torch.device, limit: int) -> int:
+    """Bytes of features to keep: at most an eighth of what an accelerator has left, since they are joined later."""
+    if device.type != "cuda":
+        return limit
+    return min(limit, torch.cuda.mem_get_info(device)[0] // 8)
