@@ -547,6 +547,53 @@ def tokens_flattened_before_the_head():
     )
 
 
+class Recurrent(nn.Module):
+    def __init__(self, way):
+        super().__init__()
+        self.body, self.head, self.way = nn.LSTM(5, D, batch_first=True), nn.Linear(D, K), way
+
+    def forward(self, x):
+        return self.way(self.head, self.body(x)[0])
+
+
+def recurrent(way, rows, labels, **options):
+    torch.manual_seed(0)
+    model, x = Recurrent(way), torch.randn(N, 3, 5)
+    features = rows(model.body(x)[0].detach())
+    head = model.head
+    return Case(model, [(x, labels)], features, labels.reshape(-1), head.weight, head.bias, "head", **options)
+
+
+@kind
+def the_last_step_of_a_recurrent_net():
+    return recurrent(lambda head, h: head(h[:, -1]), lambda h: h[:, -1], torch.arange(N) % K)
+
+
+@kind
+def logits_averaged_over_steps():
+    return recurrent(lambda head, h: head(h).mean(1), lambda h: h.mean(1), torch.arange(N) % K, note="averaged")
+
+
+@kind
+def a_step_that_the_model_picks():
+    return recurrent(lambda head, h: head(h)[:, 1], lambda h: h[:, 1], torch.arange(N) % K, note="itself picks")
+
+
+@kind
+def tokens_with_classes_in_the_middle():
+    """The shape that a cross entropy of sequences takes."""
+    labels = torch.arange(3 * N).reshape(N, 3) % K
+    return recurrent(lambda head, h: head(h).transpose(1, 2), lambda h: h.reshape(-1, D), labels)
+
+
+@kind
+def a_linear_layer_itself():
+    torch.manual_seed(0)
+    x, y = vectors()
+    model = nn.Linear(5, K)
+    return Case(model, [(x, y)], x, y, model.weight, model.bias, "the model itself")
+
+
 # Hugging Face -----------------------------------------------------------------------------------------------
 
 VOCABULARY = 9

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ._heads import unwrapped
-from ._relations import picked_positions, relation_of
+from ._relations import picked_positions, relation_of, widened
 from ._watch import Caught
 
 __all__ = ["AVERAGED", "PICKED", "SHIFTED", "align", "is_causal", "shifts_labels"]
@@ -118,5 +118,5 @@ def shifts_labels(model: nn.Module, call: Callable[..., Any], labels: Tensor, ig
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> float:
-    rows = outputs.reshape(-1, outputs.shape[-1]).double()
+    rows = widened(outputs.reshape(-1, outputs.shape[-1]))
     return float(nn.functional.cross_entropy(rows, labels.reshape(-1).long()))

@@ -23,6 +23,7 @@ from ._watch import HeadWatch
 __all__ = ["Head", "Measurement", "Options"]
 
 ONE_OUTPUT = "the head has one output z: measured as two classes with logits -z/2 and z/2"
+ITSELF = "the model itself"
 NOT_SHIFTED = "labels are paired as forward= returned them, not shifted by a token"
 
 Again = Callable[..., Any]
@@ -155,7 +156,7 @@ class Measurement:
         notes = [*report.notes, *self._targets.notes, *self.notes]
         if self._team.note is not None:
             notes.append(self._team.note)
-        return replace(report, layer=self._head.name, notes=tuple(dict.fromkeys(notes)))
+        return replace(report, layer=self._head.name or ITSELF, notes=tuple(dict.fromkeys(notes)))
 
     # one batch ----------------------------------------------------------------------------------------------
 

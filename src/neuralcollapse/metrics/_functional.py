@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ._heads import Classifier, plain_name
-from ._relations import Relation, relation_of
+from ._relations import Relation, relation_of, widened
 
 __all__ = ["FunctionalHead", "find_functional_head"]
 
@@ -124,7 +124,7 @@ class _Search(TorchFunctionMode):
 
 def _constant(difference: Tensor) -> Tensor | None:
     """The row that all rows of a tensor are, to rounding; ``None`` where they differ."""
-    rows = difference.reshape(-1, difference.shape[-1]).double()
+    rows = widened(difference.reshape(-1, difference.shape[-1]))
     if rows.shape[0] < 2 or not bool(rows.any()):
         return None
     limit = 1e3 * torch.finfo(difference.dtype).eps * float(rows.abs().max())

@@ -15,6 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from .._support.checks import describe
 from .._support.registry import unknown_name
+from ._relations import widened
 
 __all__ = ["Classifier", "candidates_of", "classifier_of", "module_of", "read_classifier", "rows_of", "unwrapped"]
 
@@ -215,7 +216,7 @@ def _some_rows(features: Tensor, outputs: Tensor, first: bool) -> tuple[Tensor |
         return None, None
     x, z = x.reshape(-1, x.shape[-1]), z.reshape(-1, z.shape[-1])
     chosen = torch.linspace(0, x.shape[0] - 1, min(64, x.shape[0]), device=x.device).long()
-    return x[chosen].double(), z[chosen].double()
+    return widened(x[chosen]), widened(z[chosen])
 
 
 def _rounding(features: Tensor, outputs: Tensor) -> float:
@@ -228,10 +229,11 @@ def _agrees(rows: Tensor, weight: Tensor, bias: Tensor | None, expected: Tensor,
     """Whether rows W' + b is what the head passed on, to the rounding of its products."""
     if bias is not None and bias.shape[0] != weight.shape[0]:
         return False
-    matrix = weight.double()
+    matrix = widened(weight.to(rows.device))
     found, size = rows @ matrix.T, rows.abs() @ matrix.abs().T
     if bias is not None:
-        found, size = found + bias.double(), size + bias.double().abs()
+        shift = widened(bias.to(rows.device))
+        found, size = found + shift, size + shift.abs()
     if not bool(torch.isfinite(expected).all()):
         return True  # a diverged head is told apart by nobody; what is measured says so
     return bool(((found - expected).abs() <= 8 * rounding * size + 1e-300).all())
@@ -241,7 +243,9 @@ def _agrees(rows: Tensor, weight: Tensor, bias: Tensor | None, expected: Tensor,
 def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
     """W and b of a module from what it makes of the unit vectors and of zero; ``None`` where it fails to run."""
     try:
-        twin = copy.deepcopy(module).double().eval()
+        twin = copy.deepcopy(module).eval()
+        device = next((tensor.device for tensor in twin.parameters()), torch.device("cpu"))
+        twin = twin.to("cpu" if device.type == "mps" else device, torch.float64)
     except Exception:  # modules of other libraries may refuse to be copied or converted
         return None
     for part in twin.modules():

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["Relation", "flat_outputs", "picked_positions", "relation_of"]
+__all__ = ["Relation", "flat_outputs", "picked_positions", "relation_of", "widened"]
 
 Relation = Literal["same", "pick", "mean", "monotone"]
 
@@ -44,7 +44,7 @@ def relation_of(layer: Tensor, output: Tensor) -> Relation | None:
         if layer.ndim > 2 and view.shape == (layer.shape[0], width):
             if picked_positions(layer, view) is not None:
                 return "pick"
-            if _equal(layer.flatten(1, -2).double().mean(1), view.double(), coarsest(layer, view)):
+            if _equal(widened(layer.flatten(1, -2)).mean(1), widened(view), coarsest(layer, view)):
                 return "mean"
     for view in views:
         if view.numel() == layer.numel() and _monotone(*_sampled(layer, view)[:2]):
@@ -60,6 +60,11 @@ def picked_positions(layer: Tensor, output: Tensor) -> Tensor | None:
         return None
     # The last one of several: positions with equal outputs are padding beside each other.
     return rows.shape[1] - 1 - same.flip(1).int().argmax(1)
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """The tensor in float64, or in float32 on devices that have no more."""
+    return tensor.float() if tensor.device.type == "mps" else tensor.double()
 
 
 def coarsest(*tensors: Tensor) -> float:
@@ -80,7 +85,7 @@ def _sampled(layer: Tensor, output: Tensor) -> tuple[Tensor, Tensor, float]:
     width = layer.shape[-1]
     first, second = layer.reshape(-1, width), output.reshape(-1, width)
     chosen = torch.linspace(0, first.shape[0] - 1, min(ROWS, first.shape[0]), device=first.device).long()
-    return first[chosen].double(), second[chosen].double(), coarsest(layer, output)
+    return widened(first[chosen]), widened(second[chosen]), coarsest(layer, output)
 
 
 def _equal(first: Tensor, second: Tensor, rounding: float) -> bool:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .._support.checks import describe, integer
 from ._inputs import IGNORED
+from ._relations import widened
 
 __all__ = ["Ignored", "Targets", "ignored_labels"]
 
@@ -106,7 +107,7 @@ class Targets:
             rows = labels  # of samples, for features with positions
         else:
             return labels
-        sums = rows.double().sum(-1)
+        sums = widened(rows).sum(-1)
         if bool((rows < 0).any()) or bool(((sums - 1).abs() > 0.01).any()):
             raise ValueError(
                 f"labels have shape {tuple(labels.shape)} and rows that sum to "

@@ -16,7 +16,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ._functional import FunctionalHead, find_functional_head
 from ._heads import Classifier, candidates_of, module_of, plain_name, read_classifier, rows_of, unwrapped
-from ._relations import Relation, flat_outputs, relation_of
+from ._relations import Relation, flat_outputs, relation_of, widened
 
 __all__ = ["Caught", "HeadWatch", "Observer", "first_tensor"]
 
@@ -205,9 +205,9 @@ class HeadWatch:
                 if len(fitting) == 1:
                     return calls[fitting[0]]
             alike = len({call.features.shape for call in calls}) == 1
-            mean = torch.stack([z.double() for z in made]).mean(0).to(made[0].dtype) if alike else None
+            mean = torch.stack([widened(z) for z in made]).mean(0).to(made[0].dtype) if alike else None
             if mean is not None and any(relation_of(mean, tensor) == "same" for tensor in outputs.values()):
-                inputs = torch.stack([call.features.double() for call in calls]).mean(0)
+                inputs = torch.stack([widened(call.features) for call in calls]).mean(0)
                 return replace(calls[-1], features=inputs.to(calls[-1].features.dtype))
         raise ValueError(
             f"layer {self.name!r} is called {len(calls)} times in a forward pass and which call is the classifier's "
