@@ -286,7 +286,7 @@ def test_time_left_is_right_within_a_factor_of_two(workers):
 def test_the_guess_of_a_net_grows_with_its_work():
     small, wide, long = train_cell(), train_cell(model="mlp:width=512,depth=4"), train_cell(epochs=20)
     assert small.guess() < wide.guess()
-    assert long.guess() == pytest.approx(10 * small.guess())
+    assert long.guess() - 0.5 == pytest.approx(10 * (small.guess() - 0.5))
     assert solve_cell(max_iter=10).guess() < solve_cell(max_iter=1000).guess()
 
 

@@ -119,7 +119,7 @@ class Train(Cell):
         if self.plan.per_class is not None:
             images = self.plan.per_class * _source(self.plan.data).num_classes
         # A step is about three forward passes; cores here do some 40 GFLOP/s, and the loop costs 20 microseconds.
-        return self.plan.epochs * images * (3 * work / 4e10 + 2e-5)
+        return 0.5 + self.plan.epochs * images * (3 * work / 4e10 + 2e-5)
 
     def with_setting(self, name: str, value: Any) -> "Train | None":
         if name not in Plan.model_fields:
@@ -199,7 +199,8 @@ class Solve(Cell):
 
     def guess(self) -> float:
         entries = sum(self.problem.counts) * self.problem.dim * self.problem.num_classes
-        return self.options.get("max_iter", 1000) * (5e-4 + 2e-9 * entries)
+        iterations = min(self.options.get("max_iter", 1000), 300)  # most end long before their last one
+        return 0.1 + iterations * (1e-3 + 4e-9 * entries)
 
     def with_setting(self, name: str, value: Any) -> "Solve | None":
         if name in ("method", "seed", "scale"):
