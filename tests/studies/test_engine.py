@@ -148,6 +148,20 @@ def test_a_damaged_result_is_run_again_and_said_so(tmp_path, file):
     assert contents(tmp_path) == whole
 
 
+def test_a_changed_digit_in_a_result_is_noticed(tmp_path):
+    study = Small(calculation_cell(), train_cell())
+    study.run("desk", tmp_path, engine="inline")
+    whole = contents(tmp_path)
+    for file in (Store(tmp_path).cell(calculation_cell()) / "result.json", *tmp_path.glob("cells/*/run/metrics.jsonl")):
+        text = file.read_text()
+        place = max(index for index, letter in enumerate(text) if letter.isdigit())
+        file.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
+        said = []
+        study.run("desk", tmp_path, engine="inline", on_status=lambda status, said=said: said.append(status.note))
+        assert any("damaged" in note for note in said if note)
+        assert contents(tmp_path) == whole
+
+
 def test_a_result_that_cannot_be_read_twice_is_a_failure(tmp_path):
     outcome = Small(solve_cell(), Unreadable("geometric/bound", calculation_cell().arguments)).run(
         "desk", tmp_path, engine="inline"

@@ -18,7 +18,7 @@ def describe(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
     except ValueError:  # Python refuses to write integers of more than 4300 digits
         return f"a {type(value).__name__} too long to show"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -3,6 +3,8 @@
 import ast
 from dataclasses import dataclass, field
 
+from .checks import describe
+
 __all__ = ["Spec"]
 
 LONGEST = 100_000
@@ -30,7 +32,7 @@ class Spec:
     def parse(text: str, kind: str = "spec") -> "Spec":
         """The spec that ``text`` writes; ValueError says what is wrong, naming the ``kind`` of thing."""
         if not isinstance(text, str):
-            raise TypeError(f"a {kind} is named by a string such as 'name:key=value', got {text!r}")
+            raise TypeError(f"a {kind} is named by a string such as 'name:key=value', got {describe(text)}")
         if len(text) > LONGEST:
             raise ValueError(f"{kind} must be at most {LONGEST} characters long, got {len(text)}")
         name, _, tail = text.strip().partition(":")

@@ -102,7 +102,7 @@ class _Session:
                 self.store.forget(cell)
         for cell in cells:
             if self.store.damaged(cell):
-                self._run_again(cell, "its mark is damaged")
+                self._run_again(cell, "its mark or a file of it is damaged")
         self._run(cells, [cell for cell in cells if not self.store.finished(cell)])
         found, unread = self._read(cells)
         if unread:

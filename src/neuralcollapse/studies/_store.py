@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from .._support.digests import damaged, digests, sealed, unsealed
 from .._support.files import write_json
 from .._support.locks import locked
 from ._cells import Cell
@@ -20,6 +21,8 @@ __all__ = ["Store"]
 FINISHED = "cell.json"
 PROGRESS = "progress.json"
 SECONDS = "seconds.json"
+UNCHECKED = (FINISHED, PROGRESS, SECONDS, "environment.json")
+"""Files of a cell that may differ between two runs of it; the others have checksums in its mark."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,17 @@ class Store:
         return _read(self.cell(cell) / FINISHED).get("key") == cell.key
 
     def damaged(self, cell: Cell) -> bool:
-        """Whether there is a mark of a finished cell that is not one."""
-        return (self.cell(cell) / FINISHED).exists() and not self.finished(cell)
+        """Whether there is a mark of a finished cell that is not one, or a file beside it that is not what it was."""
+        folder = self.cell(cell)
+        if not (folder / FINISHED).exists():
+            return False
+        if not self.finished(cell):
+            return True
+        try:
+            stated = unsealed(_read(folder / FINISHED)).get("files", {})
+            return damaged(folder, stated) is not None
+        except (ValueError, TypeError, AttributeError):
+            return True
 
     def forget(self, cell: Cell) -> None:
         """Remove what there is of a cell."""
@@ -98,8 +110,11 @@ def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
 
 def finish(cell: Cell, folder: Path) -> None:
     """Mark the result in ``folder`` as whole."""
-    facts: dict[str, Any] = {"kind": cell.kind, "key": cell.key, "spec": cell.spec()}
-    write_json(folder / FINISHED, facts)
+    files = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
+    skipped = (*UNCHECKED, "checkpoints")  # which of them there are depends on the clock
+    names = [str(path) for path in files if not set(path.parts) & set(skipped) and not path.name.startswith(".")]
+    facts: dict[str, Any] = {"kind": cell.kind, "key": cell.key, "spec": cell.spec(), "files": digests(folder, names)}
+    write_json(folder / FINISHED, sealed(facts))
 
 
 def _processor_seconds() -> float:

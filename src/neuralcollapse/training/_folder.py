@@ -28,7 +28,7 @@ def finished(folder: Path, say: Callable[[str], None]) -> bool:
         return False
     try:
         summary = unsealed(json.loads(path.read_text(encoding="utf-8")))
-        fault = damaged(folder, summary.get("files", {}))
+        fault = damaged(folder, summary.get("files", {})) if "epochs" in summary else "done.json"
     except (ValueError, AttributeError, RecursionError):
         fault = "done.json"
     if fault is None:
@@ -183,7 +183,13 @@ class RunFolder:
         if self.engine.team.leads:
             with writing(self.folder):
                 write_tensors(self.folder / "model.safetensors", self._weights())
-            names = ["metrics.jsonl", "model.safetensors", *(path.name for path in self.folder.glob("features-*"))]
+            names = [
+                "plan.json",
+                "data.json",
+                "metrics.jsonl",
+                "model.safetensors",
+                *(path.name for path in self.folder.glob("features-*")),
+            ]
             if self.best:
                 names.append("checkpoints/best.safetensors")
             with writing(self.folder):

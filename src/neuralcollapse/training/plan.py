@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .. import losses
+from .._support.checks import describe
 from .._support.ranges import LARGEST_COUNT, LARGEST_WIDTH
 from ..data import RandomLabels, profiles, sources
 from ..metrics import METRICS
@@ -201,5 +202,4 @@ def _one_line(error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if not first["loc"]:
         return f"plan: {message}"
-    shown = repr(first["input"])
-    return f"plan: {first['loc'][0]}: {message} (got {shown if len(shown) <= 60 else shown[:57] + '...'})"
+    return f"plan: {first['loc'][0]}: {message} (got {describe(first['input'])})"
