@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
 
-.PHONY: help venv demo test lint bench docs results clean
+.PHONY: help venv demo test lint bench attack docs results dist clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -40,12 +40,24 @@ lint: $(DEV)  ## ruff, pyright, import-linter
 bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
+MINUTES ?= 10
+attack: $(DEV)  ## kills, damaged files, random commands and calls; MINUTES=240 for a long one
+	OMP_NUM_THREADS=1 $(BIN)/python tests/attack/attack.py --minutes $(MINUTES) --out evidence/attack.json
+
 docs: $(DEV)  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 results: $(CORE)  ## evidence of the runs in results/, and the pages that are made from it
 	@if [ -d results ]; then $(BIN)/neuralcollapse study evidence results --out evidence/desk --pictures docs/evidence; fi
 	$(BIN)/python evidence/make_pages.py
+
+dist:  ## wheel and sdist; the wheel is installed into a new environment elsewhere, which checks itself
+	rm -rf dist
+	place=$$(mktemp -d) && $(PYTHON) -m venv $$place/tools && $(PYTHON) -m venv $$place/venv && \
+	$$place/tools/bin/python -m pip install --quiet build && $$place/tools/bin/python -m build --outdir dist . && \
+	$$place/venv/bin/python -m pip install --quiet --constraint constraints.txt dist/neuralcollapse-*.whl && \
+	cd $$place && venv/bin/neuralcollapse doctor && venv/bin/neuralcollapse demo --profile smoke --out demo && \
+	rm -rf $$place
 
 clean:  ## remove what the other targets made
 	rm -rf .venv site build dist .pytest_cache .ruff_cache .hypothesis

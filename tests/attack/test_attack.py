@@ -2,7 +2,7 @@
 
 import pytest
 
-from attack import attack
+from attack.attack import attack
 
 pytestmark = pytest.mark.unchecked
 
