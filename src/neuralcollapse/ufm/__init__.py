@@ -3,6 +3,7 @@
 from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate
 from .contrastive import ContrastiveUFM
+from .distance import optimum_means, optimum_weight
 from .normalized import NormalizedUFM
 from .optima.normalized import critical_temperature
 from .optimum import Optimum
@@ -27,6 +28,8 @@ __all__ = [
     "critical_temperature",
     "load_point",
     "methods",
+    "optimum_means",
+    "optimum_weight",
     "problems",
     "save_point",
     "solve",
