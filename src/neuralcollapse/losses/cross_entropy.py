@@ -38,6 +38,9 @@ class CrossEntropy(SmoothedCrossEntropy):
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_weights", per_class_numbers("class_weights", self.class_weights, above=0))
 
+    def __repr__(self) -> str:
+        return f"CrossEntropy({'' if self.class_weights is None else f'class_weights={self.class_weights}'})"
+
     @property
     def depends_on_margins(self) -> bool:
         """True where no class weighs more than another by being named."""

@@ -124,7 +124,8 @@ class RegularizedUFM(Problem):
         (divided by (1 - eps)^2 for label smoothing, by omega_k^2 for class weights: then one number a class), whatever
         the other classes are, with any bias. For the squared error without a bias it holds for every class alone.
 
-        >>> RegularizedUFM("ce", 4, [50, 50, 5, 5], 6, weight_decay=0.01, feature_decay=0.05).count_threshold()
+        >>> model = RegularizedUFM("ce", 4, [50, 50, 5, 5], 6, weight_decay=0.01, feature_decay=0.05)
+        >>> round(model.count_threshold(), 9)
         6.05
         """
         from .optima.learned import count_threshold
