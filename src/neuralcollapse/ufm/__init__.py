@@ -5,6 +5,7 @@ from .certificate import Certificate
 from .contrastive import ContrastiveUFM
 from .distance import optimum_means, optimum_weight
 from .normalized import NormalizedUFM
+from .optima.fixed_head import fixed_head_optimum
 from .optima.normalized import critical_temperature
 from .optimum import Optimum
 from .point import Point, load_point, save_point
@@ -26,6 +27,7 @@ __all__ = [
     "RegularizedUFM",
     "Trace",
     "critical_temperature",
+    "fixed_head_optimum",
     "load_point",
     "methods",
     "optimum_means",
