@@ -1,9 +1,7 @@
 """The Lightning callback where runs are unusual: loaders, precisions, modules, checkpoints, divergence."""
 
 import logging
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +16,6 @@ with warnings.catch_warnings():
 
     from neuralcollapse.integrations import LightningCollapse
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "metrics"))
 import naive
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)

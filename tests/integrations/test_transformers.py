@@ -1,8 +1,6 @@
 """The Hugging Face callback in real runs of the trainer."""
 
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ with warnings.catch_warnings():
 
     from neuralcollapse.integrations import CSVLogger, TransformersCollapse
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "metrics"))
 import naive
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 warnings.simplefilter("ignore")
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
 
 
 def with_transformers(folder):

@@ -1,19 +1,16 @@
 """Each metric against its definition, its stated values at collapse and at random, and public code."""
 
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import naive
 import neuralcollapse as nc
 from neuralcollapse.frames import low_rank_etf, simplex_etf
 from neuralcollapse.metrics import METRICS
-
-sys.path.insert(0, str(Path(__file__).parent))
-import naive
 
 SHAPES = [(3, 10, 5), (10, 20, 64), (5, 50, 4), (10, 30, 4), (7, 4, 40), (6, 3, 2), (12, 40, 9), (2, 9, 1)]
 

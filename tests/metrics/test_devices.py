@@ -1,15 +1,10 @@
 """Every metric on features that live on another device: the same numbers, and the features stay there."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 import neuralcollapse as nc
 from neuralcollapse.metrics import METRICS, NeuralCollapse
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from twin_device import DEVICE, Twin, TwinDevice
 
 K, D, N = 5, 16, 3000

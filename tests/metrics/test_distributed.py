@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import distributed_worker
 import neuralcollapse as nc
 
-sys.path.insert(0, str(Path(__file__).parent))
-import distributed_worker
-
-WORKER = Path(__file__).parent / "distributed_worker.py"
+WORKER = Path(distributed_worker.__file__)
 
 
 @pytest.fixture(scope="module")

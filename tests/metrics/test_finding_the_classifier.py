@@ -2,9 +2,7 @@
 
 import gc
 import random
-import sys
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +10,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import naive
 import neuralcollapse as nc
 from neuralcollapse.metrics import measure_layers
-
-sys.path.insert(0, str(Path(__file__).parent))
-import naive
 
 
 class TwoHeads(nn.Module):

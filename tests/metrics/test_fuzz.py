@@ -3,20 +3,16 @@
 import json
 import math
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import naive
 import neuralcollapse as nc
 from neuralcollapse.metrics import METRICS
 from neuralcollapse.metrics._files import open_arrays
-
-sys.path.insert(0, str(Path(__file__).parent))
-import naive
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 

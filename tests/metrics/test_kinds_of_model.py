@@ -5,9 +5,7 @@ The truths come from ``naive`` (definitions in numpy); the package is not asked 
 
 import collections
 import dataclasses
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +14,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-import neuralcollapse as nc
-
-sys.path.insert(0, str(Path(__file__).parent))
 import naive
+import neuralcollapse as nc
 
 K, D, N = 4, 7, 48
 NAMES = ["ant", "bee", "cat", "dog"]

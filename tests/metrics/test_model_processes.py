@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
 import model_worker
 import naive
 
-WORKER = Path(__file__).parent / "model_worker.py"
+WORKER = Path(model_worker.__file__)
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,12 @@ import pytest
 import torch
 from rich.console import Console
 
+import naive
 import neuralcollapse as nc
 from neuralcollapse.metrics import METRICS, NeuralCollapse
 from neuralcollapse.metrics._attributes import MetricAttributes
 from neuralcollapse.metrics._gauges import gauges, headline
 from neuralcollapse.metrics._render import summary
-
-sys.path.insert(0, str(Path(__file__).parent))
-import naive
 
 COUNTS = (40, 30, 9, 6)
 

@@ -1,17 +1,12 @@
 """Class statistics: exact in any split of the data, mergeable, on disk and back."""
 
-import sys
-from pathlib import Path
-
 import mpmath
 import numpy as np
 import pytest
 import torch
 
-import neuralcollapse as nc
-
-sys.path.insert(0, str(Path(__file__).parent))
 import naive
+import neuralcollapse as nc
 
 K, D = 6, 9
 

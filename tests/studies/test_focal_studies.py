@@ -1,14 +1,9 @@
 """losses/focal-curves and losses/focal-starts: each claim on results in which it is true, and in which it is false."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
 from made_up import ended, results, verdicts
-
 from neuralcollapse.studies import get
 from neuralcollapse.studies.losses.focal_curves import count_minima, focal_curves
 from neuralcollapse.studies.losses.focal_starts import levels

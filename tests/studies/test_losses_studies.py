@@ -1,14 +1,11 @@
 """The losses paper's net studies: each claim on runs in which it is true, and in which it is false; its settings."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
 from made_up import run, verdicts
-
 from neuralcollapse import studies
 from neuralcollapse.studies import Result, Results
 from neuralcollapse.studies.losses._nets import CE, FL, LOSSES, LS, MSE, best_accuracy, spread_ratio

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import made_up
 from neuralcollapse.frames import simplex_etf
 from neuralcollapse.models import create
 from neuralcollapse.studies import get
@@ -257,8 +258,28 @@ def test_the_bias_decides_the_frame_of_the_squared_error_alone(tmp_path, other):
             frame = next(one for one in FRAMES if one != frame)
         cells.append(({"loss": loss, "bias": bias}, COLLAPSED, None, {"weight": FRAMES[frame]}))
     found = rulings(study, results_of(tmp_path, with_seeds(cells)))
+    found = {name: verdict for name, verdict in found.items() if not name.startswith("model-")}
     assert contradicted(found) == ({other} if other else set())
     assert set(found.values()) <= {"holds", "contradicted"}
+
+
+def test_the_bias_decides_the_frame_of_the_model():
+    """Exact minimisers hold; the minimiser of another bias contradicts the part that it is given to."""
+    study = get("mse/bias")
+    planned = [entry for entry in study.planned("desk") if entry.labels.get("what") == "model"]
+    ends = {(entry.labels["loss"], entry.labels["bias"]): made_up.ended(entry) for entry in planned}
+
+    def judged(wrong=None):
+        def value(entry):
+            key = (entry.labels["loss"], entry.labels["bias"])
+            return ends["squared-error", not key[1]] if key == wrong else ends[key]
+
+        found = made_up.verdicts(study, made_up.results(planned, value))
+        return {name: verdict for name, verdict in found.items() if name.startswith("model-")}
+
+    assert set(judged().values()) == {"holds"}
+    assert contradicted(judged(("squared-error", False))) == {"model-squared-without"}
+    assert contradicted(judged(("squared-error", True))) == {"model-squared-with"}
 
 
 def test_margins_of_a_collapsed_run(tmp_path):

@@ -1,14 +1,11 @@
 """The normalized paper's net studies: each claim on runs in which it is true or false; its settings."""
 
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
 from made_up import run, verdicts
-
 from neuralcollapse import losses, studies
 from neuralcollapse.studies import Result, Results
 from neuralcollapse.studies.normalized._nets import least_loss, least_loss_of_relu

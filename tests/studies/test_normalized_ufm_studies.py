@@ -2,16 +2,12 @@
 
 import dataclasses
 import math
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
 from made_up import ended, results, verdicts
-
 from neuralcollapse.studies import Planned, Solve, get
 from neuralcollapse.studies.normalized._sweeps import CONTRASTIVE, collapse_value, solves
 from neuralcollapse.studies.normalized.losses import FOCAL, SMOOTHED, SMOOTHING, critical_of, measured_temperature
