@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from .._support.checks import finite_tensor, integer
 from .._support.memory import check_room
 from .._support.registry import Registry
+from ._lowest import lowest_eigenvalues
 from .certificate import Certificate
 from .optimum import Optimum
 from .point import Point
@@ -103,6 +104,39 @@ class Problem(ABC):
         """The Hessian at ``point`` times ``direction``; on spheres the Riemannian one, of its tangent part."""
         self.check_direction(direction)
         return self.linearize(self.check(point)).hessian_vector(self.project(point, direction))
+
+    def hessian_spectrum(self, point: Point, count: int = 6) -> Tensor:
+        """The ``count`` lowest eigenvalues of the Hessian at ``point``, rising, repeated ones repeated: (count,).
+
+        On spheres of the Riemannian Hessian on the tangent space. Beyond a thousand unknowns they are found by Lanczos
+        from Hessian products, without the matrix.
+
+        >>> from neuralcollapse.ufm import RegularizedUFM
+        >>> model = RegularizedUFM("mse", 2, 1, 1, weight_decay=0.1, feature_decay=0.1)
+        >>> zero = Point(torch.zeros(2, 1).double(), torch.zeros(2, 1).double())
+        >>> model.hessian_spectrum(zero, count=4)  # 0.1 -+ 1/N for each of two pairs of a weight and its feature
+        tensor([-0.4000, -0.4000,  0.6000,  0.6000], dtype=torch.float64)
+
+        Args:
+            point: where.
+            count: how many, at most the dimension of the (tangent) space.
+
+        """
+        state = self.linearize(self.check(point))
+        size = sum(block.numel() for block in point.blocks)
+        count = integer("count", count, minimum=1, maximum=self._freedom(point))
+
+        def project(vector: np.ndarray) -> np.ndarray:
+            return self.project(point, point.like(torch.from_numpy(vector))).flatten().numpy()
+
+        def product(vector: np.ndarray) -> np.ndarray:
+            return state.hessian_vector(point.like(torch.from_numpy(vector))).flatten().numpy()
+
+        return torch.from_numpy(lowest_eigenvalues(product, project, size, count))
+
+    def _freedom(self, point: Point) -> int:
+        """The dimension of the (tangent) space at ``point``."""
+        return sum(block.numel() for block in point.blocks)
 
     @abstractmethod
     def linearize(self, point: Point) -> ProblemLinearization:

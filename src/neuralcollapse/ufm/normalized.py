@@ -28,6 +28,10 @@ class SphereProblem(Problem):
         """Rows of ``point + direction``, scaled back to unit norm (a retraction of second order)."""
         return (point + direction).map(_unit)
 
+    def _freedom(self, point: Point) -> int:
+        """Each row loses its radial direction."""
+        return sum(block.numel() - block.shape[0] for block in point.blocks)
+
     def random_point(self, seed: int | Generator) -> Point:
         """Rows uniform on the sphere."""
         generator = self._generator(seed)
