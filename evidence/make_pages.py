@@ -21,7 +21,11 @@ handwriting.
 A study's claim has parts, each one thing that the paper says. A part *holds* if its whole interval (95 %, over seeds)
 is inside the limit, is *contradicted* if the interval is wholly outside and the nets do what the claim presupposes (its
 floor), and is *underpowered* otherwise. The worst of the paper's parts decides; parts marked *ours* do not. Limits come
-from the papers' numbers or words, and were written down before the runs, which use seeds that no pilot saw."""
+from the papers' numbers or words, and were written down before the runs, which use seeds that no pilot saw.
+
+The studies of `imbalance` and `codes` go beyond the four papers: in the paper's place stands a statement of
+[Theory](theory.md), or of a work that the source names."""
+BEYOND = ("imbalance", "codes")
 MISSING = """\
 Figures 1 and 2 of the geometric paper and figure 1 of the mse paper are drawings without a result. The main texts of
 the geometric and normalized papers were not at hand: their figures are known from the appendices and released code, and
@@ -112,8 +116,9 @@ def _section(study: Study, facts: dict[str, Any] | None) -> list[str]:
     if facts is None:
         return [*lines, f"It is {NOT_RUN}. What it claims: `neuralcollapse study show {study.id}`.", ""]
     lines += [f"{_sentence(facts['verdict'])} {facts['setting'] or ''}".rstrip(), ""]
+    speaker = "the theory" if study.paper in BEYOND else "the paper"
     lines += [
-        "| the paper says | source | verdict | measured | limit | the paper's numbers |",
+        f"| {speaker} says | source | verdict | measured | limit | the paper's numbers |",
         "|---|---|---|---|---|---|",
     ]
     for part in facts["parts"]:

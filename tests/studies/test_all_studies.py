@@ -38,6 +38,9 @@ EXPECTED = {
         *("generalization", "losses", "low-dimension", "overparameterization", "random-labels", "speed"),
         *("temperature-net", "temperature-ufm", "value"),
     },
+    # Beyond the four papers: statements of docs/theory.md.
+    "imbalance": {"minority-collapse", "reweighting", "seli-rate"},
+    "codes": {"temperature"},
 }
 
 

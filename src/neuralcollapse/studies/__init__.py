@@ -5,7 +5,8 @@
 >>> study.paper, study.figures
 ('geometric', ('11',))
 
-A study is one file in the folder of its paper; it registers itself in ``studies``.
+A study is one file in the folder of its paper; it registers itself in ``studies``. The folders ``imbalance`` and
+``codes`` go beyond the four papers: there the statements are those of docs/theory.md and of the works it cites.
 """
 
 import os
@@ -36,8 +37,8 @@ from .claims import (
     judge,
 )
 
-for _paper in ("geometric", "mse", "losses", "normalized"):
-    load_entries(f"{__name__}.{_paper}", [os.path.join(os.path.dirname(__file__), _paper)])
+for _group in ("geometric", "mse", "losses", "normalized", "imbalance", "codes"):
+    load_entries(f"{__name__}.{_group}", [os.path.join(os.path.dirname(__file__), _group)])
 
 __all__ = [
     "PROFILES",

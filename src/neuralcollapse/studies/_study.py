@@ -23,7 +23,7 @@ PROFILES: tuple[Profile, ...] = ("smoke", "desk", "paper")
 
 
 class Study(ABC):
-    """One figure or table of the papers. Subclasses say what; :meth:`run` does it.
+    """One figure or table of the papers, or one statement beyond them. Subclasses say what; :meth:`run` does it.
 
     A subclass registers itself with ``@studies.add("paper/name")`` in a file of its own.
     """
@@ -31,7 +31,7 @@ class Study(ABC):
     id: ClassVar[str]
     """``paper/name``, set by the registry."""
     figures: ClassVar[tuple[str, ...]]
-    """Numbers of the paper's figures ("3") and tables ("table 2")."""
+    """Numbers of the paper's figures ("3") and tables ("table 2"); beyond the four papers, the statement's name."""
     question: ClassVar[str]
     claims: ClassVar[tuple[Claim, ...]]
     """What the paper says, in parts (and what we add); see :mod:`neuralcollapse.studies.claims`."""

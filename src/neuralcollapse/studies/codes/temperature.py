@@ -1,0 +1,206 @@
+"""More classes than a simplex has room for: which code is best depends on the temperature."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...ufm import NormalizedUFM, solve
+from .._cells import Calculation, calculations
+from .._pictures import colour, figure, legend_below
+from .._results import Planned, Results
+from .._seeds import per_seed
+from .._study import Profile, Study, studies
+from ..claims import Above, AtMost, Claim, Evidence, Holds
+
+TEMPERATURES: Mapping[Profile, tuple[float, ...]] = {
+    "smoke": (0.5, 2.0, 5.0),
+    "desk": (0.5, 1.0, 2.0, 5.0, 10.0),
+    "paper": (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0),
+}
+SIZES: Mapping[str, Mapping[Profile, tuple[tuple[int, int], ...]]] = {
+    "cross-polytope": {"smoke": ((6, 3),), "desk": ((6, 3), (8, 4), (10, 5)), "paper": ((6, 3), (8, 4), (10, 5))},
+    "polygon": {"smoke": ((5, 2),), "desk": ((5, 2), (7, 2), (9, 2)), "paper": ((5, 2), (7, 2), (9, 2), (12, 2))},
+    "simplices": {
+        "smoke": ((6, 4),),
+        "desk": ((5, 3), (6, 4), (7, 4), (7, 5)),
+        "paper": ((5, 3), (6, 4), (7, 4), (7, 5)),
+    },
+}
+"""(K, d) of each family."""
+MODERATE = 5.0
+"""Orthogonal simplices are claimed up to here."""
+STARTS: Mapping[Profile, int] = {"smoke": 3, "desk": 20, "paper": 50}
+EQUAL = 1e-8
+BEST_64 = {0.5: "3+3", 2.0: "4+2", 5.0: "4+2"}
+THEORY = "docs/theory.md, more classes than dimensions"
+
+
+@calculations.add("codes/temperature")
+def best_code(num_classes: int, dim: int, temperature: float, starts: int, seed: int) -> dict[str, Any]:
+    """The lowest value of L-BFGS over random starts, beside the closed form that is the best one known."""
+    problem = NormalizedUFM("ce", num_classes, 1, dim, temperature)
+    optimum = problem.optimum()
+    values = [
+        solve(problem, "lbfgs", seed=starts * seed + start, tol=1e-11, max_iter=5000).value for start in range(starts)
+    ]
+    return {
+        "best": min(values),
+        "closed_form": optimum.value,
+        "regime": optimum.regime,
+        "reached": sum(abs(value / optimum.value - 1) <= EQUAL for value in values) / starts,
+    }
+
+
+@studies.add("codes/temperature")
+class CodeTemperature(Study):
+    """Unit features and classifiers with K > d + 1, best of many starts at each temperature."""
+
+    figures = ("codes",)
+    question = "Which arrangement of K > d + 1 unit classifiers is best, and does it change with the temperature?"
+    claims = (
+        Claim(
+            "cross-polytope",
+            "For K = 2d the best of many starts is the cross-polytope at every temperature: log(1 + e^(-2t) + "
+            "(2d-2) e^(-t)) (largest relative difference).",
+            f"{THEORY} (found numerically, not proved)",
+            AtMost(EQUAL),
+        ),
+        Claim(
+            "polygon",
+            "For d = 2 it is the regular polygon (largest relative difference).",
+            f"{THEORY} (found numerically, not proved)",
+            AtMost(EQUAL),
+        ),
+        Claim(
+            "simplices",
+            "For d + 2 <= K < 2d it is K - d orthogonal simplices at t <= 5 (largest relative difference).",
+            f"{THEORY} (found numerically, not proved)",
+            AtMost(EQUAL),
+        ),
+        Claim(
+            "partition",
+            "The best sizes change with the temperature: for (K, d) = (6, 4) they are 3+3 at t = 0.5 and 2+4 at t = 2 "
+            "and 5.",
+            THEORY,
+            Holds(),
+        ),
+        Claim(
+            "cold",
+            "At t = 10 and (6, 4) a code better than all orthogonal simplices exists (relative excess of theirs).",
+            THEORY,
+            Above(1e-6),
+        ),
+    )
+    costs = {"smoke": "2 s", "desk": "3 min of one core", "paper": "15 min of one core"}
+    setting = {
+        "smoke": "One (K, d) of each family, three temperatures, 3 starts.",
+        "desk": "Cross-entropy, one sample a class; K = 2d to d = 5, d = 2 to K = 9 and four (K, d) between; five "
+        "temperatures; best of 20 starts, 10 times.",
+        "paper": "As at desk size with nine temperatures and 50 starts. There is no such figure in the four papers.",
+    }
+    provenance = {"sizes, temperatures, starts": "guess"}
+    final_seeds = {"smoke": (0,), "desk": tuple(range(20, 30)), "paper": tuple(range(20, 30))}
+
+    def cells(self, profile: Profile) -> Iterator[Planned]:
+        for family, sizes in SIZES.items():
+            for count, dim in sizes[profile]:
+                for temperature in TEMPERATURES[profile]:
+                    for seed in self.seeds(profile):
+                        where = {"num_classes": count, "dim": dim, "temperature": temperature}
+                        cell = Calculation("codes/temperature", {**where, "starts": STARTS[profile], "seed": seed})
+                        labels = {"family": family, "K": count, "d": dim, "tau": temperature, "seed": seed}
+                        yield Planned(cell, labels)
+
+    def evidence(self, results: Results) -> Mapping[str, Evidence]:
+        found = {}
+        for family in SIZES:
+            mine = _moderate(results.where(family=family)) if family == "simplices" else results.where(family=family)
+            off = per_seed(mine, lambda some: max(abs(_excess(entry.value)) for entry in some))
+            reached = np.mean([entry.value["reached"] for entry in mine])
+            found[family] = Evidence(
+                off,
+                why=f"{len(mine)} searches, {reached:.0%} of starts reach it; the farthest is {max(off):.0e} away.",
+            )
+        right, told = [], []
+        for tau, sizes in BEST_64.items():
+            mine = results.where(K=6, d=4, tau=tau)
+            lowest = min(entry.value["best"] for entry in mine)
+            values = {name: simplices_value(name, tau) for name in ("3+3", "4+2")}
+            nearest = min(values, key=lambda name: abs(values[name] - lowest))
+            right.append(nearest == sizes and abs(lowest / values[sizes] - 1) <= EQUAL)
+            told.append(f"{nearest} at {tau:g}")
+        found["partition"] = Evidence.exact(all(right), why=f"The search's lowest value is that of {', '.join(told)}.")
+        cold = results.where(K=6, d=4, tau=10.0)
+        if cold:
+            found["cold"] = Evidence(per_seed(cold, lambda mine: max(-_excess(entry.value) for entry in mine)))
+        return found
+
+    def table(self, results: Results) -> list[dict[str, Any]]:
+        rows = []
+        for (count, dim, tau), mine in results.groups("K", "d", "tau"):
+            values = [entry.value for entry in mine]
+            row = {"K": count, "d": dim, "tau": tau, "known": values[0]["regime"], "value": values[0]["closed_form"]}
+            best = min(value["best"] for value in values)
+            share = float(np.mean([value["reached"] for value in values]))
+            rows.append({**row, "best_of_search": best, "starts_that_reach_it": share})
+        return rows
+
+    def draw(self, results: Results) -> Any:
+        picture, axes = figure(1, 2, size=(2.9, 2.3))
+        sizes = list(dict.fromkeys((entry.labels["K"], entry.labels["d"]) for entry in results))
+        for place, (count, dim) in enumerate(sizes):
+            mine = results.where(K=count, d=dim)
+            taus = mine.labels("tau")
+            known = [mine.where(tau=tau)[0].value["closed_form"] for tau in taus]
+            best = [min(entry.value["best"] for entry in mine.where(tau=tau)) for tau in taus]
+            tint = colour((count, dim), sizes)
+            axes[0, 0].plot(taus, known, color=tint, linewidth=0.9, linestyle="-" if place < 8 else ":")
+            mark = "os^DvPX*<>"[place % 10]
+            axes[0, 0].plot(taus, best, mark, color=tint, mfc="none", ms=4, label=f"K = {count}, d = {dim}")
+        axes[0, 0].set_xscale("log")
+        axes[0, 0].set_yscale("log")
+        axes[0, 0].set_title("lowest value: known (lines), searched")
+        fine = np.geomspace(0.25, 12, 200)
+        gain = [1 - simplices_value("4+2", tau) / simplices_value("3+3", tau) for tau in fine]
+        axes[0, 1].plot(fine, gain, color="black", label="2+4")
+        mine = results.where(K=6, d=4)
+        searched = [
+            (tau, 1 - min(e.value["best"] for e in mine.where(tau=tau)) / simplices_value("3+3", tau))
+            for tau in mine.labels("tau")
+        ]
+        axes[0, 1].plot(*zip(*searched, strict=True), "o", color=colour((6, 4), sizes), mfc="none", ms=4)
+        axes[0, 1].axhline(0, color="#666666", linestyle=(0, (4, 2)), linewidth=1.0)
+        axes[0, 1].set_xscale("log")
+        axes[0, 1].set_yscale("symlog", linthresh=1e-3)
+        axes[0, 1].set_title("K = 6, d = 4: gain over 3+3\n(line: 2+4; circles: best of search)")
+        for axis in axes[0]:
+            axis.set_xlabel(r"temperature $\tau$")
+        legend_below(picture, axes[0, 0], columns=4)
+        return picture
+
+
+def simplices_value(sizes: str, temperature: float) -> float:
+    """The value of orthogonal simplices of these sizes, such as "4+2": mean of log(1 + own + others) over classes.
+
+    >>> round(simplices_value("2", 1.0) - float(np.log1p(np.exp(-2.0))), 12)
+    0.0
+    """
+    each = [int(size) for size in sizes.split("+")]
+    count = sum(each)
+    terms = [
+        size
+        / count
+        * np.log1p((size - 1) * np.exp(-temperature * size / (size - 1)) + (count - size) * np.exp(-temperature))
+        for size in each
+    ]
+    return float(sum(terms))
+
+
+def _moderate(results: Results) -> Results:
+    return Results(results.profile, tuple(entry for entry in results if entry.labels["tau"] <= MODERATE))
+
+
+def _excess(value: Mapping[str, Any]) -> float:
+    """How much higher the best of the search is than the closed form, relative to it."""
+    return value["best"] / value["closed_form"] - 1

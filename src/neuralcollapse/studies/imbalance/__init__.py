@@ -1,0 +1,1 @@
+"""Classes of unequal counts, beyond the four papers: the statements are those of docs/theory.md."""
