@@ -2,6 +2,7 @@
 
 from .curves import bound_curve, decay_curve
 from .feature_slice import FeatureSlice, WideSlice
+from .objective import ObjectivePlane, ObjectiveSlice, objective_plane, objective_slice
 from .phase import PhaseDiagram, phase_diagram
 
 psi = decay_curve
@@ -9,10 +10,14 @@ xi = bound_curve
 
 __all__ = [
     "FeatureSlice",
+    "ObjectivePlane",
+    "ObjectiveSlice",
     "PhaseDiagram",
     "WideSlice",
     "bound_curve",
     "decay_curve",
+    "objective_plane",
+    "objective_slice",
     "phase_diagram",
     "psi",
     "xi",
