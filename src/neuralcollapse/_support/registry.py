@@ -10,7 +10,7 @@ import inspect
 import os
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from .specs import Spec
 
@@ -18,6 +18,7 @@ __all__ = ["Registry", "load_entries", "unknown_name"]
 
 Entry = TypeVar("Entry")
 Decorated = TypeVar("Decorated")
+Default = TypeVar("Default")
 
 
 def unknown_name(kind: str, name: object, known: list[str]) -> ValueError:
@@ -83,6 +84,18 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         if key not in self._entries:
             raise unknown_name(self.kind, name, [*sorted(self._entries), *sorted(self._aliases)])
         return self._entries[key]
+
+    @overload
+    def get(self, key: str, /) -> Entry | None: ...
+    @overload
+    def get(self, key: str, /, default: Entry | Default) -> Entry | Default: ...
+    def get(self, key: str, /, default: object = None) -> object:
+        """The entry of that name, or ``default``, as of any mapping; ``registry[name]`` raises instead.
+
+        >>> Registry("shape").get("box", 3)
+        3
+        """
+        return self._entries.get(self._aliases.get(key, key), default)
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries or name in self._aliases
