@@ -36,6 +36,12 @@ class DataSet:
     classes: tuple[str, ...]
     facts: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        splits = (("train", self.train), ("validation", self.validation), ("test", self.test))
+        sizes = ", ".join(f"{name} {len(split)}" for name, split in splits if split is not None)
+        channels, height, width = self.image_shape
+        return f"DataSet({self.name!r}, {sizes}, {self.num_classes} classes, {channels} x {height} x {width})"
+
     @property
     def num_classes(self) -> int:
         """The number of classes K."""

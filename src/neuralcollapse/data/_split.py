@@ -24,6 +24,9 @@ class Normalisation:
     mean: Float[Tensor, " channels"]
     std: Float[Tensor, " channels"]
 
+    def __repr__(self) -> str:
+        return f"Normalisation of {len(self.mean)} channels"
+
     def __call__(self, images: Tensor) -> Float[Tensor, "n channels height width"]:
         """``(images - mean) / std`` as float32."""
         shape = (1, -1, 1, 1)
@@ -42,6 +45,10 @@ class Split(Dataset):
     labels: Int64[Tensor, " n"]
     num_classes: int
     normalisation: Normalisation
+
+    def __repr__(self) -> str:
+        channels, height, width = self.image_shape
+        return f"Split({len(self)} samples of {self.num_classes} classes, {channels} x {height} x {width})"
 
     def __len__(self) -> int:
         return self.labels.shape[0]

@@ -1,7 +1,7 @@
 """The unconstrained feature models: values, derivatives, closed-form optima, certificates, solvers."""
 
 from ._problem import Problem, ProblemLinearization, problems
-from .certificate import Certificate
+from .certificate import Certificate, Verdict
 from .contrastive import ContrastiveUFM
 from .distance import optimum_means, optimum_weight
 from .normalized import NormalizedUFM
@@ -26,6 +26,7 @@ __all__ = [
     "RegressionUFM",
     "RegularizedUFM",
     "Trace",
+    "Verdict",
     "critical_temperature",
     "fixed_head_optimum",
     "load_point",

@@ -2,16 +2,19 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from .point import Point
 
-__all__ = ["Certificate"]
+__all__ = ["Certificate", "Verdict"]
 
-GLOBAL_MINIMUM = "global minimum"
-STRICT_SADDLE = "strict saddle"
-NOT_CRITICAL = "not a critical point"
-UNDECIDED = "undecided"
+Verdict = Literal["global minimum", "strict saddle", "not a critical point", "undecided"]
+"""What kind of point it is."""
+
+GLOBAL_MINIMUM: Final = "global minimum"
+STRICT_SADDLE: Final = "strict saddle"
+NOT_CRITICAL: Final = "not a critical point"
+UNDECIDED: Final = "undecided"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +32,19 @@ class Certificate:
     lower_bound: float
     gap: float
     gradient_norm: float
-    verdict: str
+    verdict: Verdict
     reason: str
     bound_source: str
     spectral_ratio: float | None = None
     escape: Point | None = None
     curvature: float | None = None
+
+    def __repr__(self) -> str:
+        curved = "" if self.curvature is None else f", curvature {self.curvature:.3g}"
+        return (
+            f"Certificate({self.verdict}, value {self.value:.10g}, gap {self.gap:.1e} by {self.bound_source}, "
+            f"gradient norm {self.gradient_norm:.1e}{curved})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers and words, for JSON (non-finite numbers as null)."""

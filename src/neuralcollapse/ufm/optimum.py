@@ -33,6 +33,12 @@ class Optimum:
     build_point: Callable[[], Point] = field(repr=False, kw_only=True)
     build_grams: Callable[[], tuple[Tensor, Tensor]] = field(repr=False, kw_only=True)
 
+    def __repr__(self) -> str:
+        return (
+            f"Optimum({self.regime}, value {self.value:.10g}, logit scale {self.logit_scale:.6g}, "
+            f"{'proved' if self.proved else 'not proved'})"
+        )
+
     @cached_property
     def point(self) -> Point:
         """A global minimiser, built when first asked for."""

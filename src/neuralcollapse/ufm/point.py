@@ -28,6 +28,10 @@ class Point:
     H: Tensor
     b: Tensor | None = None
 
+    def __repr__(self) -> str:
+        named = (("W", self.W), ("H", self.H), ("b", self.b))
+        return f"Point({', '.join(f'{name} {tuple(block.shape)}' for name, block in named if block is not None)})"
+
     @property
     def classifier(self) -> Tensor:
         """W, where the model has one."""

@@ -18,7 +18,7 @@ from ..point import Point
 from ._method import Method, flat_model, methods_registry, rounding
 from ._model import Model, State
 from ._recording import USUAL, Recorder, check_record, sparing_interval
-from ._trace import Trace
+from ._trace import Outcome, Trace
 
 __all__ = ["Iterate", "SolveOptions", "methods", "perturb", "solve"]
 
@@ -198,7 +198,7 @@ class _Run:
             regime=regime,
         )
 
-    def _loop(self, model: Model, state: State, recorder: Recorder) -> tuple[str, str, State, int]:
+    def _loop(self, model: Model, state: State, recorder: Recorder) -> tuple[Outcome, str, State, int]:
         options = self.options
         path = self.method.iterate(model, state)
         lowest, smallest, idle, iteration = math.inf, math.inf, 0, 0

@@ -46,7 +46,7 @@ class Trace:
     converged: bool
     method: str
     message: str
-    outcome: str
+    outcome: Outcome
     problem: Problem
     value: float
     gradient_norm: float
