@@ -1,5 +1,6 @@
 """Slices and curves of the models' landscapes, as numbers."""
 
+from .codes import CodeDiagram, code_diagram
 from .curves import bound_curve, decay_curve
 from .feature_slice import FeatureSlice, WideSlice
 from .objective import ObjectivePlane, ObjectiveSlice, objective_plane, objective_slice
@@ -9,12 +10,14 @@ psi = decay_curve
 xi = bound_curve
 
 __all__ = [
+    "CodeDiagram",
     "FeatureSlice",
     "ObjectivePlane",
     "ObjectiveSlice",
     "PhaseDiagram",
     "WideSlice",
     "bound_curve",
+    "code_diagram",
     "decay_curve",
     "objective_plane",
     "objective_slice",
