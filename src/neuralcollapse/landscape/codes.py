@@ -64,7 +64,9 @@ class CodeDiagram:
             )
         for change in self.changes:
             axis.axvline(change, color="0.4", linestyle="--", linewidth=0.8)
-        axis.set_xscale("log")
+        # Differences are tiny at low temperatures, and zero for the best.
+        axis.set_yscale("symlog", linthresh=1e-5)
+        axis.set_ylim(bottom=0)
         axis.set_xlabel("temperature")
         axis.set_ylabel("loss over the best, less 1")
         axis.set_title(f"{self.num_classes} classes in {self.dim} dimensions: orthogonal simplices")

@@ -6,13 +6,17 @@ turning towards another one, w_k'.
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from .._support.checks import integer
+from .._support.checks import integer, real
 from ..losses import Curve, LogitLoss, SquaredError, logit_loss
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["FeatureSlice", "WideSlice"]
 
@@ -48,6 +52,20 @@ class FeatureSlice:
     def gradient(self, s: ArrayLike, theta: ArrayLike) -> tuple[Curve, Curve]:
         """(d/ds, d/dtheta) of the loss."""
         return self._evaluate(s, theta)[1:]
+
+    def plot(self, largest: float = 6.0) -> "Figure":
+        """Contours of the loss over norms up to ``largest`` and all angles, as a matplotlib figure."""
+        from matplotlib.figure import Figure
+
+        norms, angles = np.linspace(0, real("largest", largest, above=0), 61), np.linspace(-math.pi, math.pi, 121)
+        figure = Figure(figsize=(5.2, 3.8), layout="constrained")
+        axis = figure.subplots()
+        drawn = axis.contourf(norms, angles, self.value(norms[None, :], angles[:, None]), levels=24)
+        figure.colorbar(drawn, label=f"loss: {self.loss.spec}")
+        axis.set_xlabel("norm of the feature")
+        axis.set_ylabel("angle to its own classifier")
+        axis.set_yticks([-math.pi, 0, math.pi], ["-π", "0", "π"])
+        return figure
 
     def _directions(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logits at s = 1 and their derivative in theta."""

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..losses import LogitLoss, Transition
 from ..ufm import RegularizedUFM
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["PhaseDiagram", "phase_diagram"]
 
@@ -25,6 +29,41 @@ class PhaseDiagram:
     values: np.ndarray
     logit_scales: np.ndarray
     boundary: Transition | None
+
+    def plot(self) -> "Figure":
+        """The regimes as coloured cells over both decays, on logarithmic axes, as a matplotlib figure."""
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Patch
+
+        names = sorted(set(self.regimes.ravel().tolist()))
+        cells = np.vectorize(names.index)(self.regimes)
+        figure = Figure(figsize=(5.2, 4.0), layout="constrained")
+        axis = figure.subplots()
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        mesh = axis.pcolormesh(
+            _edges(self.feature_decays),
+            _edges(self.weight_decays),
+            cells,
+            cmap="viridis",
+            vmin=0,
+            vmax=max(len(names) - 1, 1),
+        )
+        colours = mesh.to_rgba(np.arange(len(names), dtype=np.float64))
+        patches = [Patch(color=tuple(colour), label=name) for colour, name in zip(colours, names, strict=True)]
+        figure.legend(handles=patches, loc="outside lower center", ncols=2)
+        axis.set_xlabel("feature decay")
+        axis.set_ylabel("weight decay")
+        return figure
+
+
+def _edges(decays: Sequence[float]) -> np.ndarray:
+    """Borders of cells around the decays: geometric means, the outer ones as wide as their neighbours."""
+    logs = np.log(np.asarray(decays, dtype=np.float64))
+    if len(logs) == 1:
+        return np.exp(logs[0] + np.array([-0.5, 0.5]))
+    middles = (logs[1:] + logs[:-1]) / 2
+    return np.exp(np.concatenate([[2 * logs[0] - middles[0]], middles, [2 * logs[-1] - middles[-1]]]))
 
 
 def phase_diagram(
