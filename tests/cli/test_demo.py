@@ -22,7 +22,7 @@ def test_demo_writes_its_page_and_reuses_its_cells(capsys, tmp_path):
         "LS",
         "MSE",
         "certified",
-        "not decided",
+        "underpowered",
         str(out / "report.html"),
         "next: neuralcollapse",
     ):

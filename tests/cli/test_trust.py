@@ -156,7 +156,10 @@ def test_too_few_file_handles_are_not_an_unknown_command():
 
 def test_an_interrupted_command_says_that_it_can_go_on(tmp_path):
     command = [sys.executable, "-m", "neuralcollapse", "train", *SMALL[:-1], "100000", "--out", str(tmp_path / "r")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # A runner in the background hands down an ignored interrupt, which a terminal does not.
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    )
     end = time.monotonic() + 100
     while not (tmp_path / "r/checkpoints").is_dir() and time.monotonic() < end:
         time.sleep(0.1)

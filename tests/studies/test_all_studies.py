@@ -150,7 +150,7 @@ def timeless(path: Path) -> bytes:
 
 def final_files(folder: Path) -> dict[str, bytes]:
     """Everything that does not tell a time or the environment."""
-    skipped = ("seconds.json", "timing.json", "environment.json", ".lock", "cells.parquet")
+    skipped = ("seconds.json", "timing.json", "environment.json", ".lock", "cells.parquet", "studies.parquet")
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in skipped)
     return {str(path.relative_to(folder)): timeless(path) for path in files}
 

@@ -20,6 +20,7 @@ class Selection:
         min_samples: leave out classes with fewer samples than this; 1 for none but, with ``present_only``, those
             without samples.
 
+    >>> import torch
     >>> Selection(min_samples=3).kept(torch.tensor([5, 2, 0, 3])).tolist()
     [0, 3]
 

@@ -119,7 +119,8 @@ def client(server) -> Client:
     return Client(server)
 
 
-@pytest.fixture(scope="session")
+# One browser at a time in a process: that of the last module is closed before another kind of test opens its own.
+@pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine")

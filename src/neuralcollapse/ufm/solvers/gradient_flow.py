@@ -18,13 +18,14 @@ __all__ = ["GradientFlow"]
 @methods_registry.add("gradient-flow")
 @dataclass(frozen=True)
 class GradientFlow(Method):
-    """An iteration is the time ``step``, which grows by ``growth`` an iteration; errors stay below ``accuracy``.
+    """An iteration is the time ``step``, which grows by ``growth`` up to ``longest``; errors stay below ``accuracy``.
 
     On spheres the gradient is tangent, and the end of each step is put back onto them.
     """
 
     step: float = 1.0
     growth: float = 1.1
+    longest: float = 100.0
     accuracy: float = 1e-8
 
     name: ClassVar[str] = "gradient-flow"
@@ -35,6 +36,7 @@ class GradientFlow(Method):
     def __post_init__(self) -> None:
         real("step", self.step, above=0)
         real("growth", self.growth, minimum=1)
+        real("longest", self.longest, minimum=self.step)
         real("accuracy", self.accuracy, above=0, maximum=0.1)
 
     def iterate(self, model: Model, state: State) -> Iterator[State]:
@@ -53,4 +55,4 @@ class GradientFlow(Method):
             if not found.success or torch.equal(after.x, state.x):
                 return
             yield after
-            state, span = after, span * self.growth
+            state, span = after, min(span * self.growth, self.longest)
