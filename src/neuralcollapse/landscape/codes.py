@@ -77,8 +77,8 @@ class CodeDiagram:
 def code_diagram(num_classes: int, dim: int, temperatures: Sequence[float] | np.ndarray) -> CodeDiagram:
     """The best of all partitions into K-d orthogonal simplices over ``temperatures``, for d + 2 <= K <= 2d.
 
-    The cross-entropy of sizes k_i is the mean over classes of log(1 + (k-1) e^(-tau k/(k-1)) + (K-k) e^(-tau)). For
-    small and moderate temperatures nothing lower is known (numerically); for large ones other codes may be lower.
+    The cross-entropy of sizes k_i is the mean over classes of log(1 + (k-1) e^(-tau k/(k-1)) + (K-k) e^(-tau)). Only
+    such codes are compared: others can be lower, at high temperatures above all.
 
     >>> code_diagram(6, 4, [0.5, 2.0, 5.0])
     CodeDiagram(K=6, d=4, 3+3 then 4+2, at 1.97)
