@@ -91,6 +91,8 @@ def _code(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
     value = float(loss(logits, torch.arange(count)))
     gap = float((logits.diagonal() - (logits.sum(1) - logits.diagonal()) / (count - 1)).mean())
     note = "the lowest value known: found numerically, not proved"
+    if regime.startswith("orthogonal simplices"):
+        note = "the best orthogonal simplices; lower points are known for some sizes and temperatures"
     return _unit_optimum(problem, value, regime, gap, lambda: rows, proved=False, note=note)
 
 
