@@ -27,6 +27,7 @@ MODULES = {
 MATHML = "http://www.w3.org/1998/Math/MathML"
 BARS = ("|", "‖")
 ROLE = re.compile(r":(?:func|class|meth|mod|data|attr|exc|obj|ref):<code>~?([^<]+)</code>")
+NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)[A-Za-z]\w*;")
 MATH = re.compile(r"<math\b.*?</math>", re.DOTALL)
 
 
@@ -68,7 +69,8 @@ def formula(text: str) -> str:
 
     Browsers ignore ``mathvariant`` on all but single letters, and a power of ``|W|`` is written as one of its last bar.
     """
-    root = ElementTree.fromstring(html.unescape(text).replace("&", "&amp;").replace("<mo><</mo>", "<mo>&lt;</mo>"))
+    # Numbers of characters and the five names of XML may stay; other names are HTML's own.
+    root = ElementTree.fromstring(NAMED.sub(lambda found: html.unescape(found.group()), text))
     for element in root.iter():
         if element.attrib.pop("mathvariant", None) == "bold" and element.text:
             element.text = "".join(map(bold, element.text))
