@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from neuralcollapse.frames import simplex_basis, simplex_etf
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegularizedUFM
-from neuralcollapse.ufm.certificates._spectrum import smallest_eigenpair
+from neuralcollapse.ufm.spectrum import smallest_eigenpair
 from reference import best_value, first_derivative, lbfgs, second_derivative
 
 pytestmark = pytest.mark.unchecked
@@ -108,7 +108,7 @@ def test_gap_closes_at_every_closed_form_of_a_convex_loss(spec):
 
 def test_contrastive_gap_closes_by_the_semidefinite_bound_alone(monkeypatch):
     """The dual bound needs no closed form: with it taken away, the gap still closes at the optimum."""
-    from neuralcollapse.ufm.certificates import contrastive as module
+    from neuralcollapse.ufm.contrastive import certificate as module
 
     monkeypatch.setattr(module, "contrastive_value", lambda problem: -math.inf)
     for classes, samples, tau in ((2, 2, 0.5), (3, 4, 1.0), (5, 3, 2.0)):
@@ -292,14 +292,14 @@ def test_rank_constraint_leaves_the_verdict_open_for_cross_entropy_only():
 
 
 def test_smallest_eigenpair_by_lanczos_agrees_with_the_dense_one(monkeypatch):
-    from neuralcollapse.ufm.certificates import _spectrum
+    from neuralcollapse.ufm import spectrum
 
     model = NormalizedUFM("ce", 4, 3, 6, 1.0)
     for point in (model.random_point(0), model.optimum().point):
         state = model.linearize(point)
-        monkeypatch.setattr(_spectrum, "DENSE_LIMIT", 300)
+        monkeypatch.setattr(spectrum, "DENSE_LIMIT", 300)
         dense = smallest_eigenpair(model, point, state)
-        monkeypatch.setattr(_spectrum, "DENSE_LIMIT", 10)
+        monkeypatch.setattr(spectrum, "DENSE_LIMIT", 10)
         lanczos = smallest_eigenpair(model, point, state)
         assert lanczos[0] == pytest.approx(dense[0], abs=1e-7)
         assert lanczos[2] == pytest.approx(dense[2], rel=0.05)  # the spectral radius, roughly

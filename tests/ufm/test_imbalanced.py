@@ -117,7 +117,7 @@ def test_nearly_equal_counts_tend_to_the_balanced_optimum(loss, bias):
 def test_two_groups_agree_with_the_program(smoothing, bias):
     """The closed form against the convex program, on both sides of every threshold, K = 2 included."""
     generator = np.random.default_rng(3)
-    from neuralcollapse.ufm.optima.convex_program import convex_program_optimum
+    from neuralcollapse.ufm.regularized.convex_program import convex_program_optimum
 
     regimes = set()
     for sizes in ((1, 1), (1, 3), (3, 1), (2, 3)):

@@ -10,7 +10,7 @@ import numpy as np
 from .._support.checks import integer
 from .._support.ranges import positive_scale
 from .._support.roots import root
-from ..ufm.optima.normalized import partitions, simplices_value
+from ..ufm.normalized.optimum import partitions, simplices_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

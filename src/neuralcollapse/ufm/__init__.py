@@ -1,17 +1,18 @@
 """The unconstrained feature models: values, derivatives, closed-form optima, certificates, solvers."""
 
-from ._problem import Problem, ProblemLinearization, problems
 from .certificate import Certificate, Verdict
 from .contrastive import ContrastiveUFM
 from .distance import optimum_means, optimum_weight
 from .normalized import NormalizedUFM
-from .optima.fixed_head import fixed_head_optimum
-from .optima.normalized import critical_temperature
+from .normalized.optimum import critical_temperature
 from .optimum import Optimum
 from .point import Point, load_point, save_point
+from .problem import Problem, ProblemLinearization, problems
 from .regression import CriticalPoint, RegressionUFM
 from .regularized import RegularizedUFM
-from .solvers import Iterate, Trace, methods, solve, solve_many
+from .regularized.fixed_head import fixed_head_optimum
+from .solvers import Iterate, Trace, solve, solve_many
+from .solvers.loop import methods
 
 __all__ = [
     "Certificate",

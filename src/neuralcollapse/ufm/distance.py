@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .._support.checks import describe, finite_tensor
 from ..losses import LossLike
-from ._problem import Counts
+from .problem import Counts
 from .regularized import RegularizedUFM
 
 __all__ = ["optimum_means", "optimum_weight"]

@@ -16,10 +16,11 @@ from neuralcollapse.ufm import (
     Point,
     RegularizedUFM,
     critical_temperature,
+    logit_objective,
     methods,
     solve,
 )
-from neuralcollapse.ufm.solvers import _logit_model, methods_registry
+from neuralcollapse.ufm.solvers import methods_registry
 from solver_problems import PROBLEMS
 
 NAMES = list(methods_registry)
@@ -161,7 +162,7 @@ def test_reduced_never_raises_the_value():
 
 
 def test_trust_regions_in_single_precision_find_the_same_minimum(monkeypatch):
-    from neuralcollapse.ufm.solvers import trust_region
+    from neuralcollapse.ufm.solvers.methods import trust_region
 
     monkeypatch.setattr(trust_region, "SINGLE_FROM", 0.0)
     for problem in PROBLEMS.values():
@@ -185,9 +186,9 @@ def test_a_problem_in_many_parts_has_the_same_path(name, monkeypatch):
     """Large problems are worked on in parts of some rows; parts of two rows show it on small ones."""
     for problem in (REGULARIZED, BIASED, NORMALIZED):
         whole = solve(problem, name, max_iter=6)
-        monkeypatch.setattr(_logit_model, "WHOLE", 0)
-        monkeypatch.setattr(_logit_model, "PART_ENTRIES", 8)
-        monkeypatch.setattr(_logit_model, "PART_ROWS", 2)
+        monkeypatch.setattr(logit_objective, "WHOLE", 0)
+        monkeypatch.setattr(logit_objective, "PART_ENTRIES", 8)
+        monkeypatch.setattr(logit_objective, "PART_ROWS", 2)
         parts = solve(problem, name, max_iter=6)
         monkeypatch.undo()
         assert parts.iterations == whole.iterations

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, RegularizedUFM
-from neuralcollapse.ufm.solvers import _logit_model
-from neuralcollapse.ufm.solvers._logit_model import REFRESH, LogitModel
-from neuralcollapse.ufm.solvers._method import flat_model
+from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, RegularizedUFM, logit_objective
+from neuralcollapse.ufm.logit_objective import REFRESH, LogitModel
+from neuralcollapse.ufm.solvers.method import flat_model
 
 MODELS = [
     RegularizedUFM("ce", 4, 3, 5, 0.03, 0.2),
@@ -35,9 +34,9 @@ def example(problem):
 def _parts(request, monkeypatch):
     """Small problems are one part; here also as if they were large, in parts of two rows or so."""
     if request.param == "many parts":
-        monkeypatch.setattr(_logit_model, "WHOLE", 0)
-        monkeypatch.setattr(_logit_model, "PART_ENTRIES", 8)
-        monkeypatch.setattr(_logit_model, "PART_ROWS", 2)
+        monkeypatch.setattr(logit_objective, "WHOLE", 0)
+        monkeypatch.setattr(logit_objective, "PART_ENTRIES", 8)
+        monkeypatch.setattr(logit_objective, "PART_ROWS", 2)
 
 
 @pytest.mark.parametrize("problem", MODELS, ids=IDS)

@@ -19,8 +19,8 @@ from neuralcollapse.ufm import (
     solve,
     solve_many,
 )
-from neuralcollapse.ufm.solvers._collapse import MEASURES, PointCollapse
-from neuralcollapse.ufm.solvers._recording import COLUMNS
+from neuralcollapse.ufm.solvers.collapse import MEASURES, PointCollapse
+from neuralcollapse.ufm.solvers.history import COLUMNS
 
 PROBLEM = NormalizedUFM("ce", 4, 3, 6)
 

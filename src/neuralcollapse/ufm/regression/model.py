@@ -19,12 +19,12 @@ from torch import Generator, Tensor
 
 from ..._support.checks import describe, finite_tensor, integer
 from ..._support.ranges import positive_scale
-from .._problem import Problem, ProblemLinearization, problems
 from ..certificate import Certificate
-from ..certificates._dual import best_on_ray, levelled, spectral_norm, top_singular_pair
-from ..certificates._verdict import Evidence, judge
+from ..duality import best_on_ray, levelled, spectral_norm, top_singular_pair
 from ..optimum import Optimum
 from ..point import Point
+from ..problem import Problem, ProblemLinearization, problems
+from ..verdict import Evidence, judge
 
 __all__ = ["CriticalPoint", "RegressionUFM"]
 

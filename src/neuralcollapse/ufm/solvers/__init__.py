@@ -1,15 +1,13 @@
-"""Ways down: one public module a method, each registering itself; adding a method is adding a file.
+"""Ways down: the loop, the histories, and one file a method in ``methods``.
 
-A method is an iterator of states (:class:`~neuralcollapse.ufm.solvers._method.Method`); starting, stopping,
+A method is an iterator of states (:class:`~neuralcollapse.ufm.solvers.method.Method`); starting, stopping,
 recording and saving are shared.
 """
 
-from ..._support.registry import load_entries
-from ._many import solve_many
-from ._method import Method, methods_registry
-from ._solve import Iterate, methods, solve
-from ._trace import Trace
+from . import methods as methods
+from .loop import Iterate, solve
+from .many import solve_many
+from .method import Method, methods_registry
+from .trace import Trace
 
-load_entries(__name__, list(__path__))
-
-__all__ = ["Iterate", "Method", "Trace", "methods", "methods_registry", "solve", "solve_many"]
+__all__ = ["Iterate", "Method", "Trace", "methods_registry", "solve", "solve_many"]

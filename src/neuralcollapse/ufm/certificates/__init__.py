@@ -1,1 +1,0 @@
-"""Certificates: rigorous lower bounds, escape directions and verdicts, one file a model."""

@@ -1,0 +1,151 @@
+"""What a history holds, and how often it can hold it at little cost."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from ..._support.checks import describe
+from ..._support.registry import unknown_name
+from ..objective import Model, State
+from ..point import Point
+from .collapse import MEASURES, PointCollapse
+from .method import Method
+
+__all__ = ["COLUMNS", "Recorder", "check_record", "sparing_interval"]
+
+CALL = 75_000.0
+"""The price of a small tensor operation, in multiplications."""
+SHARE = 0.04
+"""The share of an iteration that recording may cost; the first and the last row come on top."""
+
+
+class Snapshot:
+    """A state, with what several columns share computed once."""
+
+    def __init__(self, model: Model, state: State, minimum: float | None):
+        self.model, self.state, self.minimum = model, state, minimum
+
+    @cached_property
+    def point(self) -> Point:
+        """The point, as views."""
+        return self.model.point(self.state.x)
+
+    @cached_property
+    def collapse(self) -> PointCollapse:
+        """The class means of the features."""
+        return PointCollapse(self.point, self.model.problem.counts)
+
+    def collapse_measure(self, name: str) -> float | None:
+        """A measure of collapse; None where samples have no classes."""
+        return self.collapse.measure(name) if self.model.problem.has_classes else None
+
+    def accuracy(self) -> float | None:
+        """The share of samples whose largest logit is that of their class; None without a classifier."""
+        logits = self.state.logits
+        if logits is None:
+            return None
+        return int((logits.argmax(1) == self.model.problem.labels).sum()) / len(logits)
+
+    def certified_gap(self) -> float | None:
+        """The value less a rigorous lower bound on the minimum."""
+        gap = self.model.problem.certify(self.point).gap
+        return gap if math.isfinite(gap) else None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measure by name: how it is computed, and what it costs in products of order N K d and in small
+    operations.
+    """
+
+    measure: Callable[[Snapshot], float | None]
+    products: float = 0.0
+    calls: int = 2
+    decompositions: int = 0
+
+
+COLUMNS: dict[str, Column] = {
+    "value": Column(lambda shot: shot.state.value, calls=0),
+    "gradient_norm": Column(lambda shot: shot.state.gradient_norm, calls=1),
+    "gap": Column(lambda shot: None if shot.minimum is None else shot.state.value - shot.minimum, calls=0),
+    "certified_gap": Column(Snapshot.certified_gap, products=12, calls=300, decompositions=2),
+    "accuracy": Column(Snapshot.accuracy, products=0.1, calls=4),
+}
+PRICES = {"nc1": {"products": 1.5, "calls": 30, "decompositions": 1}, "nc2": {"calls": 10}, "nc3": {"calls": 20}}
+PROJECTED = {"products": 1.0, "calls": 60, "decompositions": 2}
+
+
+def _measure(name: str) -> Column:
+    price = PRICES.get(name, PROJECTED if name.endswith("_projected") else {"products": 1.0, "calls": 30})
+    return Column(lambda shot: shot.collapse_measure(name), **price)  # pyright: ignore[reportArgumentType]
+
+
+COLUMNS |= {name: _measure(name) for name in MEASURES}
+
+
+USUAL = ("value", "nc1", "accuracy")
+POINTS = "points"
+"""Not a column: keeps the point of each row."""
+
+
+def check_record(record: Sequence[str]) -> tuple[str, ...]:
+    """The columns asked for, once each; the word "points" alone is the usual ones with the points."""
+    if record == POINTS:
+        return *USUAL, POINTS
+    if isinstance(record, str) or not all(isinstance(name, str) for name in record):
+        raise TypeError(f"record must be a sequence of names, got {describe(record)}")
+    for name in record:
+        if name not in COLUMNS and name != POINTS:
+            raise unknown_name("measure to record", name, [*COLUMNS, POINTS])
+    return tuple(dict.fromkeys(record))
+
+
+def sparing_interval(model: Model, method: Method, record: Sequence[str]) -> int:
+    """Every how many iterations the columns can be recorded for less than a tenth of the iterations' cost.
+
+    By count of operations, not by the clock: a history does not depend on how busy the machine was.
+    """
+    problem = model.problem
+    decomposition = 12.0 * problem.num_classes * problem.num_classes * min(problem.dim, problem.num_samples)
+    price = 0.0
+    for name in (name for name in record if name != POINTS):
+        column = COLUMNS[name]
+        price += column.products * model.work + column.calls * CALL + column.decompositions * decomposition
+    # A product comes with the softmax's passes over the logits, and with some ten small operations.
+    iteration = method.products * (2.2 * model.work + 10 * CALL)
+    return max(1, math.ceil(price / (SHARE * iteration)))
+
+
+class Recorder:
+    """A growing history: columns of equal length, with the iteration and the seconds since the start."""
+
+    def __init__(self, model: Model, record: Sequence[str], every: int, minimum: float | None):
+        self._model, self._minimum = model, minimum
+        self._record = [name for name in record if name != POINTS]
+        self.points: list[Point] | None = [] if POINTS in record else None
+        self.every = every
+        self.columns: dict[str, list[float | int | None]] = {n: [] for n in ("iteration", "seconds", *self._record)}
+        self._start = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._start
+
+    def add(self, iteration: int, state: State, last: bool = False) -> dict[str, float | int | None] | None:
+        """Record ``state`` if it is due (the first and the last always are); the new row."""
+        seen = self.columns["iteration"]
+        if (iteration % self.every and not last) or (seen and seen[-1] == iteration):
+            return None
+        shot = Snapshot(self._model, state, self._minimum)
+        row: dict[str, float | int | None] = {"iteration": iteration, "seconds": self.seconds}
+        row.update({name: COLUMNS[name].measure(shot) for name in self._record})
+        for name, entry in row.items():
+            self.columns[name].append(entry)
+        if self.points is not None:
+            self.points.append(shot.point.map(torch.clone))
+        return row

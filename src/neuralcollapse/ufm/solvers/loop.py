@@ -1,0 +1,314 @@
+"""One verb: from a start to a trace."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._support.checks import describe, integer, real
+from ..._support.memory import keep_freed_blocks
+from ..._support.threads import torch_threads
+from ..certificate import NOT_CRITICAL, STRICT_SADDLE, Certificate
+from ..objective import Model, State
+from ..optimum import Optimum
+from ..point import Point
+from ..problem import Problem
+from .history import USUAL, Recorder, check_record, sparing_interval
+from .method import Method, flat_model, methods_registry, rounding
+from .trace import Outcome, Trace
+
+__all__ = ["Iterate", "SolveOptions", "methods", "perturb", "solve"]
+
+Row = dict[str, float | int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """What ``on_iteration`` sees: the point (a copy), its value and its gradient norm."""
+
+    iteration: int
+    point: Point
+    value: float
+    gradient_norm: float
+
+
+REACHED = 1e-7
+"""A value within this of the closed form, relative to max(1, |value|), counts as having reached it."""
+PATIENCE = 200
+"""Iterations without a lower value or gradient norm after which a solve has stalled."""
+
+
+def methods(problem: Problem) -> list[str]:
+    """The names of the methods that work on ``problem``."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be an unconstrained feature model, got {describe(problem)}")
+    return [name for name, method in methods_registry.items() if method.supports(problem)]
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """When to stop and what to record; checked."""
+
+    tol: float = 1e-8
+    max_iter: int = 1000
+    record: Sequence[str] = USUAL
+    gap: float | None = None
+    max_seconds: float | None = None
+    every: int | None = None
+    perturbation: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tol", real("tol", self.tol, minimum=0))
+        object.__setattr__(self, "max_iter", integer("max_iter", self.max_iter, minimum=0))
+        object.__setattr__(self, "record", check_record(self.record))
+        if self.gap is not None:
+            object.__setattr__(self, "gap", real("gap", self.gap, minimum=0))
+        if self.max_seconds is not None:
+            object.__setattr__(self, "max_seconds", real("max_seconds", self.max_seconds, above=0))
+        if self.every is not None:
+            object.__setattr__(self, "every", integer("every", self.every, minimum=1))
+        object.__setattr__(self, "perturbation", real("perturbation", self.perturbation, minimum=0))
+
+
+def solve(
+    problem: Problem,
+    method: Any = "lbfgs",
+    start: Point | None = None,
+    seed: int = 0,
+    tol: float = 1e-8,
+    max_iter: int = 1000,
+    record: Sequence[str] = USUAL,
+    *,
+    gap: float | None = None,
+    max_seconds: float | None = None,
+    every: int | None = None,
+    perturbation: float = 0.0,
+    on_record: Callable[[Row], None] | None = None,
+    on_iteration: Callable[[Iterate], None] | None = None,
+) -> Trace:
+    """Minimise ``problem`` from ``start`` (a random point drawn from ``seed`` if None).
+
+    ``method`` is a name of :func:`methods`, perhaps with parameters ("lbfgs:memory=5"), or a method object.
+    The solve stops at a gradient norm of ``tol``; at ``gap`` above a proved lower bound on the minimum (the
+    closed form, else the certificate's, checked ever more rarely), if given; after ``max_iter`` iterations;
+    after ``max_seconds``.
+
+    ``record`` names what the history holds: value, gradient_norm, gap (to the closed form), certified_gap,
+    accuracy, and the measures of :data:`neuralcollapse.metrics.METRICS` that means, spread and classifier give
+    (nc1, nc2, nc3, ...; None where a report has a reason); at every ``every``-th iteration (None: as often as
+    costs a few percent). ``perturbation`` moves the start by a seeded Gaussian step of that norm: from a
+    critical point it shows whether a method gets away. With "points" among the records (or ``record="points"``, the
+    usual columns and the points) the trace keeps the point of each row. ``on_record`` is called with each new row,
+    ``on_iteration`` with an :class:`Iterate`, a copy of the point included, before the first and after each
+    iteration. Works on one thread.
+
+    >>> from neuralcollapse.ufm import NormalizedUFM, solve
+    >>> trace = solve(NormalizedUFM("ce", num_classes=4, per_class=3, dim=8), method="trust-region")
+    >>> trace.outcome, trace.regime
+    ('converged', 'neural collapse')
+    """
+    way = resolve_method(problem, method)
+    options = SolveOptions(tol, max_iter, record, gap, max_seconds, every, perturbation)
+    seed = integer("seed", seed)
+    if start is not None:
+        problem.check(start)
+    begin = problem.random_point(seed) if start is None else start.map(torch.detach)
+    if options.perturbation:
+        begin = perturb(problem, begin, options.perturbation, seed)
+    used = start is None or options.perturbation > 0
+    run = _Run(problem, way, options, on_record, on_iteration)
+    # Inference mode makes small operations a fifth cheaper, but its tensors may not leave it: the labels are
+    # made before (the problem keeps them), the point is copied after.
+    assert len(problem.labels)
+    keep_freed_blocks()
+    with torch_threads(1), torch.inference_mode():
+        trace = run.trace(begin, seed if used else None)
+    points = None if trace.points is None else tuple(way.restore(problem, point) for point in trace.points)
+    return replace(trace, point=way.restore(problem, trace.point), points=points)
+
+
+def resolve_method(problem: Problem, method: Any) -> Method:
+    """``method`` as an object that works on ``problem``."""
+    known = methods(problem)
+    way = method if isinstance(method, Method) else methods_registry.create(method)
+    if way.name not in known:
+        raise ValueError(f"method {way.name!r} does not work on this model (known: {', '.join(known)})")
+    return way
+
+
+def perturb(problem: Problem, point: Point, size: float, seed: int) -> Point:
+    """``point`` after a feasible step along a seeded Gaussian direction, of Frobenius norm ``size``."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def gaussian(block: Tensor) -> Tensor:
+        return torch.randn(block.shape, dtype=torch.float64, generator=generator)
+
+    direction = problem.project(point, point.map(gaussian))
+    length = direction.norm()
+    if length == 0:
+        raise ValueError("perturbation needs a direction to move in: on spheres in one dimension there is none")
+    return problem.retract(point, direction * (size / length))
+
+
+class _Run:
+    """One solve: the loop, and the words for how it ended. The trace has the recast problem's point."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        method: Method,
+        options: SolveOptions,
+        on_record: Callable[[Row], None] | None,
+        on_iteration: Callable[[Iterate], None] | None,
+    ):
+        self.problem, self.method, self.options = problem, method, options
+        self.on_record, self.on_iteration = on_record, on_iteration
+        self.optimum = _optimum(problem)
+        self.lower = self.optimum.value if self.optimum is not None and self.optimum.proved else -math.inf
+        self.next_bound = 0
+        self.note = ""
+
+    def trace(self, start: Point, seed: int | None) -> Trace:
+        inner, begin = self.method.recast(self.problem, start)
+        model = flat_model(inner)
+        state = model.state(model.flatten(begin))
+        every = self.options.every or sparing_interval(model, self.method, self.options.record)
+        minimum = None if self.optimum is None else self.optimum.value
+        recorder = Recorder(model, self.options.record, every, minimum)
+        outcome, message, state, iterations = self._loop(model, state, recorder)
+        self._record(recorder, iterations, state, last=True)
+        regime, remark = self._reached(state)
+        return Trace(
+            point=model.point(state.x),
+            history=recorder.columns,
+            points=None if recorder.points is None else tuple(recorder.points),
+            converged=outcome == "converged",
+            method=self.method.name,
+            message=f"{message}{self.note}; {remark}.",
+            outcome=outcome,
+            problem=self.problem,
+            value=state.value,
+            gradient_norm=state.gradient_norm,
+            iterations=iterations,
+            seconds=recorder.seconds,
+            seed=seed,
+            regime=regime,
+        )
+
+    def _loop(self, model: Model, state: State, recorder: Recorder) -> tuple[Outcome, str, State, int]:
+        options = self.options
+        path = self.method.iterate(model, state)
+        lowest, smallest, idle, iteration = math.inf, math.inf, 0, 0
+        unchecked_until = 0
+        while True:
+            self._record(recorder, iteration, state)
+            self._show(model, iteration, state)
+            norm = state.gradient_norm
+            if not math.isfinite(state.value + norm):
+                return "stalled", "the value or the gradient is no longer finite", state, iteration
+            if self._within_gap(model, state, iteration):
+                return (
+                    "converged",
+                    f"within {options.gap:g} of a proved lower bound on the minimum",
+                    state,
+                    iteration,
+                )
+            if norm <= options.tol and iteration >= unchecked_until:
+                verdict = self._second_order_check(model, state)
+                if verdict is None:
+                    return "converged", f"the gradient norm is {norm:.1e}", state, iteration
+                if verdict.verdict == STRICT_SADDLE and self.method.leaves_saddles:
+                    away = _leave(model, state, verdict)
+                    if away is not None:
+                        state, iteration, unchecked_until = away, iteration + 1, iteration + 1
+                        path = self.method.iterate(model, state)
+                        self.note = f", after leaving a strict saddle of curvature {verdict.curvature:.2g}"
+                        continue
+                elif norm == 0:
+                    return "saddle", "at a strict saddle, where the gradient vanishes", state, iteration
+                unchecked_until = iteration + 50
+            if iteration >= options.max_iter:
+                return (
+                    "max_iter",
+                    f"after {iteration} iterations the gradient norm is {norm:.1e}",
+                    state,
+                    iteration,
+                )
+            if options.max_seconds is not None and recorder.seconds >= options.max_seconds:
+                return (
+                    "max_seconds",
+                    f"after {options.max_seconds:g} s the gradient norm is {norm:.1e}",
+                    state,
+                    iteration,
+                )
+            idle = 0 if state.value < lowest - rounding(model, state) or norm < 0.99 * smallest else idle + 1
+            lowest, smallest = min(lowest, state.value), min(smallest, norm)
+            following = next(path, None) if norm > 0 and idle < PATIENCE else None
+            if following is None:
+                return "stalled", f"no further decrease at a gradient norm of {norm:.1e}", state, iteration
+            state, iteration = following, iteration + 1
+
+    def _record(self, recorder: Recorder, iteration: int, state: State, last: bool = False) -> None:
+        row = recorder.add(iteration, state, last)
+        if row is not None and self.on_record is not None:
+            with torch.inference_mode(False):
+                self.on_record(row)
+
+    def _show(self, model: Model, iteration: int, state: State) -> None:
+        if self.on_iteration is not None:
+            norm = state.gradient_norm  # computed inside inference mode, whose buffers may not be written outside
+            with torch.inference_mode(False):
+                point = self.method.restore(self.problem, model.point(state.x))
+                self.on_iteration(Iterate(iteration, point, state.value, norm))
+
+    def _within_gap(self, model: Model, state: State, iteration: int) -> bool:
+        gap = self.options.gap
+        if gap is None:
+            return False
+        proved = self.optimum is not None and self.optimum.proved
+        if not proved and state.value - self.lower > gap and iteration >= self.next_bound:
+            self.lower = max(self.lower, model.problem.certify(model.point(state.x)).lower_bound)
+            self.next_bound = math.ceil(1.25 * iteration) + 1
+        return state.value - self.lower <= gap
+
+    def _second_order_check(self, model: Model, state: State) -> Certificate | None:
+        """The certificate of a point that has a small gradient but is known not to be, or may not be, a
+        minimum.
+        """
+        reached, _ = self._reached(state)
+        if reached is not None or (self.optimum is None and not self.method.leaves_saddles):
+            return None
+        certificate = model.problem.certify(model.point(state.x))
+        return certificate if certificate.verdict in (STRICT_SADDLE, NOT_CRITICAL) else None
+
+    def _reached(self, state: State) -> tuple[str | None, str]:
+        if self.optimum is None:
+            return None, f"the value is {state.value:.10g}, and no closed form is known"
+        above = state.value - self.optimum.value
+        if above <= REACHED * max(1.0, abs(state.value)):
+            return (
+                self.optimum.regime,
+                f"the value is that of the closed form, regime {self.optimum.regime!r}",
+            )
+        return None, f"the value is {above:.3g} above that of the closed form, regime {self.optimum.regime!r}"
+
+
+def _optimum(problem: Problem) -> Optimum | None:
+    try:
+        return problem.closed_form()
+    except ValueError:
+        return None
+
+
+def _leave(model: Model, state: State, certificate: Certificate) -> State | None:
+    """The lowest of states at steps of many lengths along both senses of the escape direction."""
+    assert certificate.escape is not None
+    direction = model.flatten(certificate.escape)
+    line = model.line(state, direction)
+    reach = 2 * max(1.0, float(state.x.norm()))
+    trials = [sign * reach * 0.5**power for power in range(20) for sign in (1.0, -1.0)]
+    best = line.at(min(trials, key=line.value))
+    return best if best.value < state.value else None

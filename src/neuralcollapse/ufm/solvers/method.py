@@ -1,0 +1,78 @@
+"""What a method is: an iterator of states, registered under its name."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+import torch
+
+from ..._support.registry import Registry
+from ..normalized import NormalizedUFM
+from ..normalized.objective import NormalizedModel
+from ..objective import Model, State
+from ..point import Point
+from ..pointwise_objective import AnyModel
+from ..problem import Problem
+from ..regularized import RegularizedUFM
+from ..regularized.nonnegative_objective import NonnegativeModel
+from ..regularized.objective import RegularizedModel
+
+__all__ = ["Method", "flat_model", "methods_registry", "rounding"]
+
+methods_registry: "Registry[type[Method]]" = Registry("method")
+
+
+class Method(ABC):
+    """A frozen, parametrised way down.
+
+    The iterator that :meth:`iterate` returns knows nothing of stopping and recording; it ends where rounding
+    lets it go no further.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    leaves_saddles: ClassVar[bool] = False
+    """Whether a critical point found is certified, and left along the certificate's direction if it is a
+    saddle.
+    """
+    reliable: ClassVar[bool] = True
+    """Whether its defaults reach a minimum to rounding on any problem; one with a rate to choose does not promise it.
+    """
+    products: ClassVar[int] = 4
+    """Products of order N K d that an iteration costs, roughly: it sets how often costly measures are
+    recorded.
+    """
+
+    @classmethod
+    def supports(cls, problem: Problem) -> bool:
+        """Whether the method works on ``problem``."""
+        return True
+
+    @abstractmethod
+    def iterate(self, model: Model, state: State) -> Iterator[State]:
+        """The states after ``state``, one an iteration; each is retired when the next but one is asked for."""
+
+    def recast(self, problem: Problem, start: Point) -> tuple[Problem, Point]:
+        """The problem and the start that are solved in place of the given ones."""
+        return problem, start
+
+    def restore(self, problem: Problem, point: Point) -> Point:
+        """The point of ``problem`` that a solution of the recast one stands for, in new tensors."""
+        return point.map(torch.clone)
+
+
+def flat_model(problem: Problem) -> Model:
+    """The fastest flat form there is of ``problem``."""
+    if isinstance(problem, RegularizedUFM) and problem.nonnegative:
+        return NonnegativeModel(problem)
+    if isinstance(problem, RegularizedUFM):
+        return RegularizedModel(problem)
+    if isinstance(problem, NormalizedUFM):
+        return NormalizedModel(problem)
+    return AnyModel(problem)
+
+
+def rounding(model: Model, state: State) -> float:
+    """A change of the value below this may be rounding: logits of size tau carry errors of tau 1e-16."""
+    temperature = getattr(model.problem, "temperature", 1.0)
+    return 1e-15 * max(1.0, abs(state.value), temperature)
