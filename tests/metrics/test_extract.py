@@ -1,6 +1,9 @@
 """Features of a model in shards: the same numbers, whole files, and going on after an interruption."""
 
 import json
+import re
+import shutil
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -104,9 +107,6 @@ def test_bad_folders_are_named(tmp_path):
     nc.extract(model, [(x, y)], tmp_path / "f")
     with pytest.raises(ValueError, match="holds features of layer = None, not 0"):
         nc.extract(model, [(x, y)], tmp_path / "f", layer="0")
-    (tmp_path / "f" / "shard-00000.safetensors").unlink()
-    with pytest.raises(ValueError, match="does not fit the files beside it"):
-        nc.extract(model, [(x, y)], tmp_path / "f")
     (tmp_path / "f" / "extract.json").write_text("{")
     with pytest.raises(ValueError, match=r"extract\.json is damaged"):
         nc.extract(model, [(x, y)], tmp_path / "f")
@@ -114,3 +114,38 @@ def test_bad_folders_are_named(tmp_path):
         nc.extract(model, [], tmp_path / "g")
     with pytest.raises(TypeError, match="dtype must be one of"):
         nc.extract(model, [(x, y)], tmp_path / "h", dtype=torch.int64)
+
+
+def test_lost_and_damaged_files_are_made_again_with_a_warning(tmp_path):
+    model, x, y = setting()
+    batches = [(x[i : i + 10], y[i : i + 10]) for i in range(0, len(x), 10)]
+    nc.extract(model, batches, tmp_path / "whole", shard_bytes=100)
+    whole = {file.name: file.read_bytes() for file in (tmp_path / "whole").iterdir()}
+    assert len(whole) > 4
+    for number, name in enumerate(sorted(whole)):
+        if name == "extract.json":
+            continue
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "whole", folder)
+        file = folder / name
+        if number % 2:
+            file.unlink()
+        else:
+            file.write_bytes(whole[name][:-1] + bytes([whole[name][-1] ^ 1]))
+        with pytest.raises(ValueError, match=re.escape(str(file))) if number % 2 == 0 else nullcontext():
+            nc.measure_files([file], num_classes=3) if file.exists() else None
+        with pytest.warns(UserWarning, match=f"{name}.*made again"):
+            nc.extract(model, batches, folder, shard_bytes=100)
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole
+
+
+def test_two_extractions_into_one_folder_are_refused(tmp_path):
+    model, x, y = setting()
+
+    def batches():
+        yield x[:10], y[:10]
+        with pytest.raises(ValueError, match="is writing here"):
+            nc.extract(model, [(x, y)], tmp_path / "f")
+        yield x[10:], y[10:]
+
+    nc.extract(model, batches(), tmp_path / "f")

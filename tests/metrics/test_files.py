@@ -296,3 +296,15 @@ def test_reports_of_files_are_plain_values(tmp_path):
     H, y, W, b = data()
     write(tmp_path, "npz", H, y, "0")
     assert json.loads(nc.measure_files(tmp_path, W, b).to_json())["num_samples"] == N
+
+
+def test_two_calls_that_keep_statistics_in_one_folder_are_refused(tmp_path):
+    from neuralcollapse._support.locks import locked
+
+    for number in range(2):
+        np.savez(
+            tmp_path / f"{number}.npz", features=np.random.default_rng(number).normal(size=(6, 3)), labels=[0, 1] * 3
+        )
+    with locked(tmp_path / "keep"), pytest.raises(ValueError, match="is writing here"):
+        nc.measure_files(sorted(tmp_path.glob("*.npz")), out=tmp_path / "keep", workers=1)
+    nc.measure_files(sorted(tmp_path.glob("*.npz")), out=tmp_path / "keep", workers=1)

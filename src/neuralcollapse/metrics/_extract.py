@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +14,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from .._support.checks import describe, integer
-from .._support.files import atomic_write, write_json
+from .._support.digests import sealed, unsealed
+from .._support.files import write_json
+from .._support.locks import locked
+from .._support.tensors import read_tensors, write_tensors
 from ._batches import BatchReader, Forward, LabelsOf
 from ._driver import Head, Measurement, Options
 from ._inputs import IGNORED
@@ -62,7 +66,8 @@ def extract(
     ``shard-00000.safetensors`` and so on hold ``features`` (n, d) and ``labels`` (n,), ``classifier.safetensors``
     the classifier's ``weight`` and ``bias``: ``nc.measure_files(out)`` measures them. Every file is written whole or
     not at all. A call that was interrupted is made again with the same arguments and goes on after the last shard;
-    the loader must then give the same batches in the same order (no shuffling).
+    the loader must then give the same batches in the same order (no shuffling). Shards have checksums: from the first
+    one that is lost or damaged on they are made again, with a warning. Another process that writes there is refused.
 
     Args:
         model: any module; it runs in evaluation mode without gradients and is left as it was.
@@ -89,11 +94,26 @@ def extract(
     folder = Path(out)
     if isinstance(loader, Dataset):
         loader = DataLoader(loader, batch_size=BATCH)
-    manifest = _Manifest.open(folder, {"layer": layer, "dtype": None if dtype is None else str(dtype)})
-    if manifest.finished:
-        return manifest.files
     reader = BatchReader(forward, labels)
     options = Options(layer=layer, num_classes=num_classes, class_names=class_names, ignore_label=ignore_label)
+    with locked(folder):
+        manifest = _Manifest.open(folder, {"layer": layer, "dtype": None if dtype is None else str(dtype)})
+        if not manifest.finished:
+            _write(model, loader, reader, options, manifest, size, dtype, progress)
+    return manifest.files
+
+
+def _write(
+    model: nn.Module,
+    loader: Iterable[Any],
+    reader: BatchReader,
+    options: Options,
+    manifest: "_Manifest",
+    size: int,
+    dtype: torch.dtype | None,
+    progress: bool,
+) -> None:
+    """The shards that are missing."""
     run = Run(model, _Rest(loader, manifest.batches), reader, progress=progress)
     measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
     ignored = options.settings().ignore_label
@@ -108,7 +128,6 @@ def extract(
                 features, targets = features[kept.to(features.device)], targets[kept]
             writer.add(features.to("cpu", dtype), targets.to("cpu"))
     writer.close()
-    return manifest.files
 
 
 class _Writer:
@@ -153,23 +172,25 @@ class _Manifest:
     def open(cls, folder: Path, settings: dict[str, Any]) -> "_Manifest":
         """The manifest of a folder, or a fresh one; a folder of other settings is refused."""
         file = folder / MANIFEST
+        for left in folder.glob(".*.tmp"):  # of a call that was killed while it wrote
+            left.unlink(missing_ok=True)
         if not file.exists():
-            # A temporary file of a killed write begins with a dot.
-            if folder.exists() and any(not file.name.startswith(".") for file in folder.iterdir()):
+            if any(not file.name.startswith(".") for file in folder.iterdir()):
                 raise ValueError(f"{folder} is not empty and holds no {MANIFEST}: choose another folder")
             return cls(folder, settings, {"format": FORMAT, **settings, "finished": False, "shards": []})
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            whole = content["format"] == FORMAT and isinstance(content["finished"], bool)
-            whole = whole and all((folder / shard["file"]).is_file() for shard in content["shards"])
+            content = unsealed(json.loads(file.read_text(encoding="utf-8")))
+            known = content["format"] == FORMAT and isinstance(content["finished"], bool)
+            names = [str(shard["file"]) for shard in content["shards"]]
             sum(int(shard["batches"]) for shard in content["shards"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{file} is damaged: choose another folder") from error
-        if not whole:
-            raise ValueError(f"{file} does not fit the files beside it: choose another folder")
+        if not known:
+            raise ValueError(f"{file} is of another format: choose another folder")
         for name, value in settings.items():
             if content.get(name) != value:
                 raise ValueError(f"{folder} holds features of {name} = {content.get(name)}, not {value}")
+        _drop_damaged(folder, content, names)
         return cls(folder, settings, content)
 
     @property
@@ -195,15 +216,15 @@ class _Manifest:
     def keep_classifier(self, head: Head) -> None:
         """Write the classifier's weight and bias, if it has a weight."""
         self._write()
-        self._content["classifier"] = head.name
+        self._content |= {"classifier": head.name, "weight": head.weight is not None}
         if head.weight is not None:
             tensors = {"weight": head.weight} | ({} if head.bias is None else {"bias": head.bias})
-            _save(self._folder / CLASSIFIER, tensors)
+            write_tensors(self._folder / CLASSIFIER, tensors)
 
     def add(self, features: Tensor, labels: Tensor, batches: int) -> None:
         """Write a shard, then say so."""
         name = f"shard-{len(self._content['shards']):05d}.safetensors"
-        _save(self._folder / name, {"features": features, "labels": labels})
+        write_tensors(self._folder / name, {"features": features, "labels": labels})
         self._content["shards"].append({"file": name, "rows": features.shape[0], "batches": batches})
         self._write()
 
@@ -213,11 +234,26 @@ class _Manifest:
         self._write()
 
     def _write(self) -> None:
-        write_json(self._folder / MANIFEST, self._content)
+        write_json(self._folder / MANIFEST, sealed(self._content))
 
 
-def _save(file: Path, tensors: dict[str, Tensor]) -> None:
-    from safetensors.torch import save_file
+def _drop_damaged(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
+    """Forget the shards from the first damaged one on; all of them where the classifier is: it comes from a batch."""
+    files = [folder / name for name in names]
+    if content.get("weight") and not _is_whole(folder / CLASSIFIER):
+        del content["classifier"], content["weight"]
+        content |= {"finished": False, "shards": []}
+        return
+    for number, file in enumerate(files):
+        if not _is_whole(file):
+            content |= {"finished": False, "shards": content["shards"][:number]}
+            return
 
-    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    atomic_write(file, lambda temporary: save_file(whole, temporary))
+
+def _is_whole(file: Path) -> bool:
+    try:
+        read_tensors(file)
+    except ValueError as error:
+        warnings.warn(f"{error}; it is made again", stacklevel=4)
+        return False
+    return True

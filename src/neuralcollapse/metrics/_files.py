@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._support.tensors import check_tensors
+
 __all__ = ["SUFFIXES", "Array", "Arrays", "open_arrays"]
 
 Array = Tensor | np.ndarray
@@ -165,7 +167,9 @@ def _open_safetensors(file: Path) -> dict[str, Callable[[], Array]]:
 
     try:
         with safe_open(file, framework="pt") as archive:
-            return {name: partial(read, name) for name in archive.keys()}  # noqa: SIM118
+            names = list(archive.keys())
+        check_tensors(file)
+        return {name: partial(read, name) for name in names}
     except SafetensorError as error:
         raise ValueError(str(error)) from error
 

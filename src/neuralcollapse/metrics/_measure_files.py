@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from .._support.checks import integer
+from .._support.locks import locked
 from .._support.processes import worker_pool
 from ._files import Array
 from ._inputs import IGNORED, as_classifier, as_source, class_count
@@ -128,7 +129,8 @@ def measure_files(
     count = _worker_count(workers, len(found.shards), engine)
     job = replace(job, threads=1 if count > 1 or engine == "ray" else torch.get_num_threads())
     folder = None if out is None else Path(out)
-    with _reported(progress, len(found.shards) * (2 if again else 1)) as tick:
+    kept = nullcontext() if folder is None else locked(folder)
+    with kept, _reported(progress, len(found.shards) * (2 if again else 1)) as tick:
         parts = _first_look(found, job, engine, count, folder, tick)
         total = parts.total if isinstance(parts, GroupedStatistics) else parts
         if again:

@@ -13,6 +13,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
+from .._support.digests import sealed, unsealed
 from .._support.files import write_text
 from ._attributes import MetricAttributes
 from ._comparison import ReportComparison
@@ -127,7 +128,7 @@ class CollapseReport(MetricAttributes):
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole report, classes and sorted margins included, to a JSON file, atomically."""
+        """Write the whole report, classes and sorted margins included, to a JSON file, atomically, with a checksum."""
         content = {
             "format": FORMAT,
             "metrics": list(self.values),
@@ -135,18 +136,18 @@ class CollapseReport(MetricAttributes):
             "per_class": None if self.per_class is None else self.per_class.to_dict(),
             "cosine_margins": None if self.cosine_margins is None else self.cosine_margins.tolist(),
         }
-        write_text(path, json.dumps(content, allow_nan=False) + "\n")
+        write_text(path, json.dumps(sealed(content), allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "CollapseReport":
         """Read a report written by :meth:`save`."""
         file = Path(path)
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            if not isinstance(content, dict) or content.get("format") != FORMAT:
+            content = unsealed(json.loads(file.read_text(encoding="utf-8")))
+            if content.get("format") != FORMAT:
                 raise ValueError(f"expected format {FORMAT!r}")
             return cls._from_content(content)
-        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
             text = " ".join(str(error).split())[:150]
             raise ValueError(f"{file} does not hold a saved report: {text}") from error
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._support.checks import describe, integer
-from .._support.files import atomic_write
+from .._support.tensors import read_tensors, write_tensors
 from ._geometry import Geometry, SampleResults, geometry_of
 from ._inputs import all_finite, as_classifier, as_labels, as_source, check_labels, nonfinite_error
 from ._needs import needs_again, needs_of
@@ -305,26 +305,17 @@ class SecondPass:
         return state
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sums to a safetensors file, atomically: not the class means."""
-        from safetensors.torch import save_file
-
+        """Write the sums to a safetensors file, atomically and with a checksum: not the class means."""
         parts = self._all_parts()
-        tensors = {f"{n}/{key}": value.contiguous() for n, part in enumerate(parts) for key, value in part.items()}
+        tensors = {f"{n}/{key}": value for n, part in enumerate(parts) for key, value in part.items()}
         tensors["fingerprint"] = self._fingerprint
         metadata = {"format": FORMAT, "parts": str(len(parts))}
-        atomic_write(path, lambda temporary: save_file(tensors, temporary, metadata=metadata))
+        write_tensors(path, tensors, metadata)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "SecondPass":
         """Read sums written by :meth:`save`, to be merged into a pass made from the same statistics."""
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(os.fspath(path), framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise ValueError(f"{os.fspath(path)} is not a readable safetensors file: {error}") from error
+        tensors, metadata = read_tensors(path)
         if metadata.get("format") != FORMAT or "fingerprint" not in tensors:
             raise ValueError(f"{os.fspath(path)} does not hold a second pass (expected format {FORMAT!r})")
         result = cls.__new__(cls)

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._support.checks import describe, integer
-from .._support.files import atomic_write
 from .._support.memory import available_memory
+from .._support.tensors import read_tensors, write_tensors
 from ._inputs import IGNORED, all_finite, as_labels, as_source, check_labels, nonfinite_error
 from ._precision import DIGITS, as_precision, digits_of
 from ._selection import Selection
@@ -347,25 +347,15 @@ class ClassStatistics:
             self._scatter.set_state(copies)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the statistics to a safetensors file, atomically."""
-        from safetensors.torch import save_file
-
+        """Write the statistics to a safetensors file, atomically and with a checksum."""
         ignored = "none" if self.ignore_label is None else str(self.ignore_label)
         metadata = {"format": FORMAT, "passes": str(self.passes), "ignore_label": ignored}
-        state = {name: tensor.to("cpu").contiguous() for name, tensor in self.state().items()}
-        atomic_write(path, lambda temporary: save_file(state, temporary, metadata=metadata))
+        write_tensors(path, self.state(), metadata)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | torch.device | None = None) -> "ClassStatistics":
         """Read statistics written by :meth:`save`."""
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(os.fspath(path), framework="pt") as file:
-                metadata = file.metadata() or {}
-                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise ValueError(f"{os.fspath(path)} is not a readable safetensors file: {error}") from error
+        state, metadata = read_tensors(path)
         if metadata.get("format") == OLD_FORMAT and "mean_tail" in state:
             state = _of_old_format(state)
         elif metadata.get("format") not in (FORMAT, OLD_FORMAT):

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from .._support.checks import describe
-from .._support.files import atomic_write
+from .._support.tensors import read_tensors, write_tensors
 
 __all__ = ["Point", "load_point", "save_point"]
 
@@ -88,24 +86,15 @@ class Point:
 
 
 def save_point(path: str | Path, point: Point, metadata: Mapping[str, str] | None = None) -> None:
-    """Write ``point`` to a safetensors file (arrays W, H, b), atomically."""
+    """Write ``point`` to a safetensors file (arrays W, H, b), atomically and with a checksum."""
     names = {name: getattr(point, name) for name in ("W", "H", "b")}
-    arrays = {name: block.detach().contiguous() for name, block in names.items() if block is not None}
-    notes = dict(metadata or {})
-    atomic_write(path, lambda temporary: save_file(arrays, temporary, metadata=notes))
+    write_tensors(path, {name: block for name, block in names.items() if block is not None}, metadata)
 
 
 def load_point(path: str | Path) -> tuple[Point, dict[str, str]]:
     """Read a point and its metadata from a safetensors file; ValueError names what is wrong with it."""
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: no such file")
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            names = set(file.keys())
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in names & {"W", "H", "b"}}
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: not a readable safetensors file ({error})") from error
+    arrays, metadata = read_tensors(path)
+    names = set(arrays)
     if "H" not in arrays:
         raise ValueError(f"{path}: the array 'H' is missing (it has: {', '.join(sorted(names)) or 'nothing'})")
     if unknown := names - {"W", "H", "b"}:

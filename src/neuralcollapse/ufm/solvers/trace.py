@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
 
 from ..._support.digests import damaged, digests, sealed, unsealed
-from ..._support.files import atomic_write, write_json, write_text
+from ..._support.files import write_json, write_text
+from ..._support.tensors import read_tensors, write_tensors
 from ..point import Point, load_point, save_point
 from ..problem import Problem
 
@@ -116,7 +116,7 @@ class Trace:
         if self.points is not None:
             stacked = {name: [getattr(point, name) for point in self.points] for name in ("W", "H", "b")}
             arrays = {name: torch.stack(blocks) for name, blocks in stacked.items() if blocks and blocks[0] is not None}
-            atomic_write(target / POINTS_FILE, lambda temporary: save_file(arrays, temporary))
+            write_tensors(target / POINTS_FILE, arrays)
         rows = [{name: entry for name, entry in row.items() if name != "seconds"} for row in self.rows()]
         write_text(target / "history.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
         write_json(target / "seconds.json", {"total": self.seconds, "history": list(self.history["seconds"])})
@@ -156,7 +156,9 @@ class Trace:
 
 
 def _load_points(path: Path) -> tuple[Point, ...]:
-    arrays = load_file(str(path))
+    arrays, _ = read_tensors(path)
+    if "H" not in arrays:
+        raise ValueError(f"{path}: the array 'H' is missing")
     count = len(arrays["H"])
     rows: list[Point] = []
     for index in range(count):
