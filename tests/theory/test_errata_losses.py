@@ -11,6 +11,7 @@ import pytest
 import torch
 from scipy.optimize import minimize, minimize_scalar
 
+import neuralcollapse as nc
 from neuralcollapse import frames
 from neuralcollapse.losses import CrossEntropy, Focal, LabelSmoothing, SquaredError
 from neuralcollapse.ufm import Point, RegularizedUFM
@@ -304,9 +305,20 @@ def test_15_NC2_NC3_need_a_root(count):
     """Printed: P/(K-1), which leaves 1 - 1/sqrt(K-1) at a perfect simplex. Right: P/sqrt(K-1)."""
     etf = frames.simplex_etf(count, count)
     gram = etf @ etf.T
-    unit, projector = gram / gram.norm(), torch.eye(count, dtype=torch.float64) - 1 / count
-    assert float((unit - projector / (count - 1)).norm()) == pytest.approx(1 - 1 / math.sqrt(count - 1), rel=1e-12)
-    assert float((unit - projector / math.sqrt(count - 1)).norm()) < 1e-14
+    projector = torch.eye(count, dtype=torch.float64) - 1 / count
+    printed = (gram / gram.norm() - projector / (count - 1)).norm()
+    assert float(printed) == pytest.approx(1 - 1 / math.sqrt(count - 1), rel=1e-12)
+    # What the package reports of collapsed features is the corrected distance, and so is what it reports of others.
+    labels = torch.arange(count).repeat_interleave(3)
+    report = nc.measure(2 * etf[labels], labels, etf)
+    assert report.nc2 < 1e-12
+    assert report.nc3 < 1e-12
+    other = torch.randn(count, count, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    grams = {"nc2": other @ other.T, "nc3": other @ (etf - etf.mean(0)).T}
+    report = nc.measure(2 * etf[labels], labels, other)
+    for name, matrix in grams.items():
+        expected = (matrix / matrix.norm() - projector / math.sqrt(count - 1)).norm()
+        assert report[name] == pytest.approx(float(expected), rel=1e-10)
 
 
 def test_16_equation_6_is_twice_the_mse_papers_4(generator):

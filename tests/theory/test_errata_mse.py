@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from neuralcollapse import frames
 from neuralcollapse.landscape import FeatureSlice, WideSlice
 from neuralcollapse.losses import CrossEntropy, SquaredError
-from neuralcollapse.ufm import Point, RegularizedUFM
+from neuralcollapse.ufm import Point, RegressionUFM, RegularizedUFM
 from theory.solve import minimise, minimise_many
 
 COUNT, SAMPLES, DIM = 4, 3, 6
@@ -89,6 +89,9 @@ def test_18_equation_15_lacks_a_half(dim):
     assert value == pytest.approx(kept + tail / 2, rel=1e-9)
     if dim < 5:
         assert kept + tail > value * 1.1
+    # Ours is (14) over the seven samples: a seventh of it, at decays a seventh of the printed ones.
+    ours = RegressionUFM(target.T, dim, weight / 7, feature / 7).optimum()
+    assert 7 * ours.value == pytest.approx(value, rel=1e-9)
 
 
 def test_19_after_10_threshold_lacks_N(problem, solved):
@@ -159,6 +162,10 @@ def test_22_equation_24_is_the_hessian_itself():
     right += 0.2 * (dw**2).sum() + 0.7 * (dh**2).sum()
     assert curvature == pytest.approx(right, rel=1e-8)
     assert abs(2 * curvature - right) > 0.4 * abs(right)
+    # Ours is a sixth of (14), six samples.
+    model = RegressionUFM(target.T, 3, 0.2 / 6, 0.7 / 6)
+    point, along = (Point(torch.from_numpy(a), torch.from_numpy(b.T.copy())) for a, b in ((w, h), (dw, dh)))
+    assert 6 * along.dot(model.hessian_vector(point, along)) == pytest.approx(curvature, rel=1e-8)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 4])

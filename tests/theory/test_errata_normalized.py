@@ -11,9 +11,10 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
+import neuralcollapse as nc
 from neuralcollapse import frames
-from neuralcollapse.losses import LabelSmoothing
-from neuralcollapse.ufm import NormalizedUFM, Point, critical_temperature
+from neuralcollapse.losses import CrossEntropy, LabelSmoothing
+from neuralcollapse.ufm import NormalizedUFM, Point, RegularizedUFM, critical_temperature
 from theory.solve import hessian_matrix, minimise_many
 
 COUNT, SAMPLES, DIM, TAU = 4, 3, 6, 1.7
@@ -136,7 +137,7 @@ def test_35_proposition_1_c1_needs_tau():
     gap = -1.3  # sum_l w_l'q - K w_k'q at a q with equal wrong products
     logits = np.zeros((COUNT, 1))
     logits[0] = -TAU * gap / (COUNT - 1)
-    loss = mean_cross_entropy(logits, np.array([0]))
+    loss = float(CrossEntropy()(torch.from_numpy(logits.T.copy()), torch.tensor([0])))
 
     def slack(c1: float) -> float:
         c2 = math.log((1 + c1) * (COUNT - 1)) / (1 + c1) + c1 / (1 + c1) * math.log((1 + c1) / c1)
@@ -151,14 +152,14 @@ def test_35_proposition_1_c1_needs_tau():
 def test_36_equations_28_29_penalties_need_tau():
     """Printed: f + (lambda sqrt(n)/2)|W|^2 + lambda/(2 sqrt(n))|H|^2. Both penalties need a factor tau."""
     w, h, slope = collapsed(TAU)
-    level = np.linalg.norm(slope, 2)
+    level, root = np.linalg.norm(slope, 2), math.sqrt(SAMPLES)
 
     def gradient(factor: float) -> float:
-        by_w = TAU * h @ slope.T + factor * level * math.sqrt(SAMPLES) * w
-        by_h = TAU * w @ slope + factor * level / math.sqrt(SAMPLES) * h
-        return float(np.hypot(np.linalg.norm(by_w), np.linalg.norm(by_h)))
+        """Of the penalised problem at collapse, with the temperature taken into the features: H' = tau H."""
+        model = RegularizedUFM("ce", COUNT, SAMPLES, DIM, factor * level * root, factor * level / root / TAU**2)
+        return model.gradient(Point(torch.from_numpy(w.T.copy()), torch.from_numpy(TAU * h.T))).norm()
 
-    assert gradient(1.0) > 0.05
+    assert gradient(1.0) > 0.02
     assert gradient(TAU) < 1e-10
 
 
@@ -166,7 +167,8 @@ def test_37_equation_27_root_and_transpose():
     """Printed: alpha_k = -sqrt(n lambda) and M* = tau W*H*. Right: -sqrt(n) lambda and tau W*'H*."""
     w, h, slope = collapsed(TAU)
     level = np.linalg.norm(slope, 2)
-    alpha = np.einsum("dk,dk->k", w, h @ slope.T)
+    problem = NormalizedUFM("ce", COUNT, SAMPLES, DIM, TAU)
+    alpha = problem.linearize(problem.optimum().point).alpha.numpy()
     assert np.allclose(alpha, -math.sqrt(SAMPLES) * level, atol=1e-11)
     assert np.abs(alpha + math.sqrt(SAMPLES * level)).min() > 0.1
     with pytest.raises(ValueError, match="matmul"):
@@ -176,24 +178,29 @@ def test_37_equation_27_root_and_transpose():
 
 def test_38_appendix_B2_derivative_of_the_riemannian_gradient():
     """Printed: D grad f(X)[U] ends in - X ddiag(U' Hess[U]). Right: - X ddiag(X' Hess[U])."""
-    rng = RNG(4)
-    cubic = rng.standard_normal((3, 3, 3))
-    cubic = sum(cubic.transpose(p) for p in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)))
-    x = unit_columns(rng.standard_normal((3, 4)))
-    u = rng.standard_normal((3, 4))
-    u -= x * (x * u).sum(0)
+    problem = NormalizedUFM("ce", COUNT, SAMPLES, DIM, TAU)
+    point = problem.random_point(4)
+    along = problem.project(point, problem.random_point(5))
+    features, direction = point.H.T.numpy(), along.H.T.numpy()
+    still = Point(torch.zeros_like(point.W), along.H)
 
-    def euclidean(y: np.ndarray) -> np.ndarray:
-        return np.einsum("abc,bi,ci->ai", cubic, y, y) / 2
+    def euclidean(x: np.ndarray) -> np.ndarray:
+        scores = TAU * point.W.numpy() @ x
+        return TAU * point.W.numpy().T @ (softmax(scores) - np.eye(COUNT)[:, problem.labels.numpy()]) / TOTAL
 
-    def riemannian(y: np.ndarray) -> np.ndarray:
-        return euclidean(y) - y * (y * euclidean(y)).sum(0)
+    def riemannian(x: np.ndarray) -> np.ndarray:
+        return euclidean(x) - x * (x * euclidean(x)).sum(0)
 
-    truth = (riemannian(x + 1e-5 * u) - riemannian(x - 1e-5 * u)) / 2e-5
-    hessian = np.einsum("abc,bi,ci->ai", cubic, x, u)
-    common = hessian - u * (x * euclidean(x)).sum(0) - x * (u * euclidean(x)).sum(0)
-    assert np.allclose(common - x * (x * hessian).sum(0), truth, atol=1e-8)
-    assert np.abs(common - x * (u * hessian).sum(0) - truth).max() > 0.1
+    def derivative(function) -> np.ndarray:
+        return (function(features + 1e-5 * direction) - function(features - 1e-5 * direction)) / 2e-5
+
+    truth, hessian, slope = derivative(riemannian), derivative(euclidean), euclidean(features)
+    common = hessian - direction * (features * slope).sum(0) - features * (direction * slope).sum(0)
+    assert np.allclose(common - features * (features * hessian).sum(0), truth, atol=1e-9)
+    assert np.abs(common - features * (direction * hessian).sum(0) - truth).max() > 0.01
+    # The package's Riemannian Hessian is the tangential part of the right one.
+    tangential = truth - features * (features * truth).sum(0)
+    assert np.allclose(problem.hessian_vector(point, still).H.numpy().T, tangential, atol=1e-9)
 
 
 def equal_classifiers(count: int, samples: int, dim: int, tau: float) -> tuple[NormalizedUFM, Point]:
@@ -305,7 +312,11 @@ def test_41_NC2_NC3_need_1_over_K(count):
     unit, ones = gram / gram.norm(), torch.ones(count, count, dtype=torch.float64)
     eye, root = torch.eye(count, dtype=torch.float64), math.sqrt(count - 1)
     assert float((unit - (eye - ones) / root).norm()) == pytest.approx(root, rel=1e-12)
-    assert float((unit - (eye - ones / count) / root).norm()) < 1e-14
+    labels = torch.arange(count).repeat_interleave(2)
+    etf = frames.simplex_etf(count, count + 1, seed=2)
+    report = nc.measure(etf[labels], labels, 3 * etf)
+    assert report.nc2 < 1e-12
+    assert report.nc3 < 1e-12
 
 
 @pytest.mark.parametrize("count", [3, 5])
@@ -342,5 +353,6 @@ def test_43_domains_and_index_sets():
     with pytest.raises(ValueError, match=r"point\.W"):
         problem.check(Point(point.H, point.W))  # OB(d, N) x OB(d, K)
     assert problem.check(point) is point
-    columns = [SAMPLES * COUNT, TOTAL * COUNT]  # [H^1 ... H^n] and [H^1 ... H^N], K columns each
-    assert columns[0] == len(point.H) != columns[1]
+    # n blocks of one sample a class, not N.
+    assert point.H.reshape(COUNT, SAMPLES, DIM).unbind(1)[-1].shape == (COUNT, DIM)
+    assert problem.labels.reshape(COUNT, SAMPLES).unbind(1)[-1].tolist() == list(range(COUNT))
