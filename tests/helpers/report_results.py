@@ -6,7 +6,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from neuralcollapse._support.files import write_json
-from neuralcollapse.studies._pictures import figure, save_picture, styled
+from neuralcollapse.studies.pictures import figure, save_picture, styled
 from neuralcollapse.training import Plan, train
 from neuralcollapse.ufm import NormalizedUFM, solve
 

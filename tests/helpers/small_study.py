@@ -4,9 +4,9 @@ import os
 import signal
 
 from neuralcollapse.studies import Calculation, Claim, Evidence, Holds, Planned, Results, Solve, Study, Train, engines
-from neuralcollapse.studies._engines._engine import Engine, Failure, one_line
-from neuralcollapse.studies._pictures import figure
-from neuralcollapse.studies._store import run_cell
+from neuralcollapse.studies._running.engines.engine import Engine, Failure, one_line
+from neuralcollapse.studies._running.store import run_cell
+from neuralcollapse.studies.pictures import figure
 from neuralcollapse.training import Plan
 from neuralcollapse.ufm import NormalizedUFM
 

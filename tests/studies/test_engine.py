@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuralcollapse.studies import Calculation, Evidence, Planned, Variation, first_steps, query, run_studies
-from neuralcollapse.studies._forecast import Forecast, Progress
-from neuralcollapse.studies._store import Store, run_cell
+from neuralcollapse.studies._running.forecast import Forecast, Progress
+from neuralcollapse.studies._running.store import Store, run_cell
 from neuralcollapse.studies._variation import parse_settings
 from small_study import Deadly, Small, calculation_cell, solve_cell, train_cell
 

@@ -7,7 +7,7 @@ import pytest
 
 from neuralcollapse.models import create, parameter_count
 from neuralcollapse.studies import _fixed_heads, get
-from neuralcollapse.studies._seeds import agreement, rank_correlation
+from neuralcollapse.studies._common.seeds import agreement, rank_correlation
 from neuralcollapse.studies.claims import Agrees, Claim, judge
 from neuralcollapse.studies.geometric.optimizers import bias_collapse
 from stand_ins import results_of, rulings, stand_in, with_seeds

@@ -11,7 +11,7 @@ import made_up
 from neuralcollapse.frames import simplex_etf
 from neuralcollapse.models import create
 from neuralcollapse.studies import Train, get
-from neuralcollapse.studies._twins import margins
+from neuralcollapse.studies._common.geometric_and_mse import margins
 from neuralcollapse.studies.mse.bias import frame_distances
 from neuralcollapse.studies.mse.three_dimensions import nearest_angles, shown, spreads
 from neuralcollapse.training.optimizers import create_optimizer

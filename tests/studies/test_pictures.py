@@ -2,7 +2,7 @@
 
 import pytest
 
-from neuralcollapse.studies._pictures import figure, plain_decimals, styled
+from neuralcollapse.studies.pictures import figure, plain_decimals, styled
 
 
 def written(low: float, high: float) -> list[str]:

@@ -13,11 +13,11 @@ import os
 
 from .._support.registry import load_entries
 from ._cells import Calculation, Cell, Solve, Train, calculations
-from ._engines import engines
-from ._index import Answer, query
-from ._outcome import Outcome
 from ._results import Planned, Result, Results
-from ._run import Status, first_steps, run_studies
+from ._running.engines import engines
+from ._running.index import Answer, query
+from ._running.outcome import Outcome
+from ._running.run import Status, first_steps, run_studies
 from ._study import PROFILES, Profile, Study, studies
 from ._variation import Variation
 from .claims import (

@@ -14,7 +14,7 @@ from .claims import Claim, Evidence, Part, conclude, judge
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ._outcome import Outcome
+    from ._running.outcome import Outcome
 
 __all__ = ["PROFILES", "Profile", "Study", "check_profile", "studies"]
 
@@ -113,7 +113,7 @@ class Study(ABC):
 
         ``options`` are those of :func:`neuralcollapse.studies.run_studies`.
         """
-        from ._run import run_studies
+        from ._running.run import run_studies
 
         return run_studies([self], profile, out, **options)[0]
 

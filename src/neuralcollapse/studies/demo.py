@@ -22,12 +22,12 @@ from ..training._state import read_checkpoint
 from ..training._train import measured_epochs
 from ..ufm import RegularizedUFM
 from ._cells import Report, Solve, Train
-from ._pictures import GREY, colour, figure, legend_below, loss_name, series
-from ._plans import METRICS
+from ._common.plans import METRICS
 from ._results import Planned, Results
 from ._study import Profile, Study
 from ._theory import closed_form_loss
 from .claims import AtLeast, AtMost, Claim, Evidence
+from .pictures import GREY, colour, figure, legend_below, loss_name, series
 
 __all__ = ["LOSS_WORDS", "NUM_CLASSES", "WATCHED", "Demo", "WatchedTrain", "sizes"]
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from ...ufm import NormalizedUFM, solve
 from .._cells import Calculation, calculations
-from .._pictures import colour, figure, legend_below
+from .._common.seeds import per_seed
 from .._results import Planned, Results
-from .._seeds import per_seed
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence, Holds
+from ..pictures import colour, figure, legend_below
 
 TEMPERATURES: Mapping[Profile, tuple[float, ...]] = {
     "smoke": (0.5, 2.0, 5.0),

@@ -10,10 +10,10 @@ from ... import losses
 from ...landscape import xi
 from ...ufm import Point, RegularizedUFM, solve
 from .._cells import Calculation, calculations
-from .._pictures import colour, figure, legend_below
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence, Holds
+from ..pictures import colour, figure, legend_below
 
 PER_CLASS = 100
 DECAYS = ((5e-4, 5e-4), (5e-4, 5e-5), (5e-3, 5e-5))

@@ -4,11 +4,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._cells import Train
-from .._fixed_heads import AGREE
+from .._common.fixed_heads import AGREE
+from .._common.geometric_and_mse import (
+    DATA,
+    DESK_MNIST,
+    FLOOR,
+    MARGIN_METRICS,
+    collapse_claims,
+    collapse_evidence,
+    draw_rows,
+    net_plan,
+)
+from .._common.seeds import agreement, fits, listed, points
 from .._results import Planned, Results
-from .._seeds import agreement, fits, listed, points
 from .._study import Profile, Study, studies
-from .._twins import DATA, DESK_MNIST, FLOOR, MARGIN_METRICS, collapse_claims, collapse_evidence, draw_rows, net_plan
 from ..claims import Agrees, Claim, Evidence
 
 ALL, PEELED = "all parameters", "(W, H, b)"

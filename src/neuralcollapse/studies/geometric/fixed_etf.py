@@ -1,8 +1,8 @@
 """Figures 5 and 10 of the geometric paper: a head fixed to a simplex ETF, and features of dimension K."""
 
-from .._fixed_heads import FixedHead, accuracy_claims, saving_claim
+from .._common.fixed_heads import FixedHead, accuracy_claims, saving_claim
+from .._common.geometric_and_mse import DESK_MNIST
 from .._study import studies
-from .._twins import DESK_MNIST
 
 SOURCE = "Appendix B.3, Figures 5 and 10"
 

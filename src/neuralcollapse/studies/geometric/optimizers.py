@@ -6,11 +6,11 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ...training import Run
-from .._optimizers import Optimizers, optimizer_claims
+from .._common.geometric_and_mse import FLOOR, as_in_text
+from .._common.optimizers import Optimizers, optimizer_claims
+from .._common.seeds import fits, per_seed
 from .._results import Results
-from .._seeds import fits, per_seed
 from .._study import studies
-from .._twins import FLOOR, as_in_text
 from ..claims import AtMost, Claim, Evidence
 
 AXIS = 8.0

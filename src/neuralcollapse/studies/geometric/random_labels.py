@@ -7,13 +7,13 @@ import numpy as np
 
 from ...training import Plan
 from .._cells import Train
-from .._pictures import MARKERS, colour, figure, legend_below, metric_name
-from .._plans import METRICS, desk_plan, paper_plan, smoke_plan
+from .._common.geometric_and_mse import COLLAPSED
+from .._common.plans import METRICS, desk_plan, paper_plan, smoke_plan
+from .._common.seeds import per_seed, rank_correlation
 from .._results import Planned, Results
-from .._seeds import per_seed, rank_correlation
 from .._study import Profile, Study, studies
-from .._twins import COLLAPSED
 from ..claims import Above, AtLeast, AtMost, Claim, Evidence
+from ..pictures import MARKERS, colour, figure, legend_below, metric_name
 
 NETS = {"MLP": "mlp:width={width},depth=4", "ResNet18": "resnet18:width={width}", "ResNet8": "resnet8:width={width}"}
 WIDTHS: dict[Profile, dict[str, tuple[int, ...]]] = {

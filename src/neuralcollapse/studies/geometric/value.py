@@ -7,10 +7,10 @@ import numpy as np
 
 from ...ufm import RegularizedUFM, Trace
 from .._cells import Solve
-from .._pictures import colour, figure, legend_below, loss_name
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence
+from ..pictures import colour, figure, legend_below, loss_name
 
 PER_CLASS = 5
 DECAYS = ((5e-3, 5e-3), (5e-2, 1e-3))

@@ -9,11 +9,11 @@ import torch
 
 from ...ufm import RegularizedUFM, solve
 from .._cells import Calculation, calculations
-from .._pictures import colour, figure, legend_below
+from .._common.seeds import per_seed
 from .._results import Planned, Results
-from .._seeds import per_seed
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
+from ..pictures import colour, figure, legend_below
 from ._gaps import GAP_LAW, gap, law, measured, row_distance
 
 MINORITY = 4

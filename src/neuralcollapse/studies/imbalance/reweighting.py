@@ -9,11 +9,11 @@ import numpy as np
 from ...losses import CrossEntropy, LogitAdjusted, LogitLoss
 from ...ufm import RegularizedUFM, solve
 from .._cells import Calculation, calculations
-from .._pictures import colour, figure, legend_below
+from .._common.seeds import per_seed
 from .._results import Planned, Results
-from .._seeds import per_seed
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence, Holds
+from ..pictures import colour, figure, legend_below
 from ._gaps import GAP_LAW, groups_of, law, measured
 
 COUNTS = [40, 40, 10, 10, 2, 2]

@@ -10,11 +10,11 @@ from torch import Tensor
 from ... import frames
 from ...ufm import RegularizedUFM, optimum_weight, solve
 from .._cells import Calculation, calculations
-from .._pictures import colour, figure, legend_below
+from .._common.seeds import per_seed
 from .._results import Planned, Results
-from .._seeds import per_seed
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence, Holds
+from ..pictures import colour, figure, legend_below
 
 COUNTS: dict[str, list[int]] = {
     "20 7 3 1": [20, 7, 3, 1],

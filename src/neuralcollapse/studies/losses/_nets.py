@@ -9,7 +9,7 @@ import numpy as np
 
 from ...training import Plan, Run
 from .._cells import Train
-from .._plans import desk_plan, smoke_plan
+from .._common.plans import desk_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile
 from ..claims import Evidence

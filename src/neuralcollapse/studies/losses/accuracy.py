@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .._pictures import figure, legend_below, series
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Agrees, AtLeast, Claim, Evidence
+from ..pictures import figure, legend_below, series
 from ._nets import (
     PROVENANCE,
     SEEDS,

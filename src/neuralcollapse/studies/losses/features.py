@@ -8,10 +8,10 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ...training import Run
-from .._pictures import figure, heat_map
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
+from ..pictures import figure, heat_map
 from ._nets import FL, PROVENANCE, SEEDS, SHORT, as_in_text, largest_nets, name_of
 from .collapse import LIMITS
 

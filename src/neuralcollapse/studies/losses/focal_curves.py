@@ -8,10 +8,10 @@ import numpy as np
 from ...landscape import psi
 from ...losses import Focal
 from .._cells import Calculation, calculations
-from .._pictures import COLOURS, GREY, figure
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
+from ..pictures import COLOURS, GREY, figure
 
 GAMMA = 3.0
 CLASSES = {"smoke": (10, 100), "desk": (4, 10, 17, 18, 30, 100), "paper": (4, 10, 17, 18, 30, 100)}

@@ -9,10 +9,10 @@ import numpy as np
 from ...losses import Focal
 from ...ufm import RegularizedUFM, Trace
 from .._cells import Solve
-from .._pictures import figure, heat_map
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Claim, Evidence
+from ..pictures import figure, heat_map
 
 GAMMA = 3.0
 CLASSES: Mapping[Profile, tuple[int, ...]] = {"smoke": (20,), "desk": (10, 30, 100), "paper": (10, 30, 100)}

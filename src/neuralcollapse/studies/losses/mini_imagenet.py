@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from .._cells import Train
-from .._pictures import MARKERS, band, colour, figure, legend_below
-from .._plans import desk_plan
+from .._common.plans import desk_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Below, Claim, Evidence
+from ..pictures import MARKERS, band, colour, figure, legend_below
 from ._nets import DECAY, LOSSES, PROVENANCE, SHORT, by_loss, net, optimisation, spread, spread_ratio
 
 SIZES: Mapping[Profile, tuple[tuple[float, int], ...]] = {

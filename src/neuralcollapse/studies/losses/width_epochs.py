@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from .._pictures import figure, heat_map
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtLeast, AtMost, Claim, Evidence
+from ..pictures import figure, heat_map
 from ._nets import (
     EPOCHS,
     LOSSES,

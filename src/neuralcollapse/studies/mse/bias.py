@@ -9,12 +9,21 @@ from safetensors.numpy import load_file
 from ...training import Run
 from ...ufm import RegularizedUFM, Trace
 from .._cells import Solve, Train
-from .._pictures import figure, loss_name
+from .._common.geometric_and_mse import (
+    CLASSES,
+    CODE,
+    FLOOR,
+    MARGIN_METRICS,
+    MEAN_OVER_CLASSES,
+    TEXT,
+    as_in_text,
+    net_plan,
+)
+from .._common.seeds import fits, known
 from .._results import Planned, Results
-from .._seeds import fits, known
 from .._study import Profile, Study, studies
-from .._twins import CLASSES, CODE, FLOOR, MARGIN_METRICS, MEAN_OVER_CLASSES, TEXT, as_in_text, net_plan
 from ..claims import Above, AtMost, Claim, Evidence
+from ..pictures import figure, loss_name
 
 SQUARED, ENTROPY = "squared-error", "cross-entropy"
 CASES = {

@@ -7,11 +7,7 @@ import numpy as np
 
 from ...training import Plan
 from .._cells import Train
-from .._pictures import figure, legend_below, loss_name, series
-from .._results import Planned, Results
-from .._seeds import agreement, fits, known, per_seed, points
-from .._study import Profile, Study, studies
-from .._twins import (
+from .._common.geometric_and_mse import (
     CLASSES,
     CODE,
     COLLAPSED,
@@ -25,7 +21,11 @@ from .._twins import (
     margins,
     net_plan,
 )
+from .._common.seeds import agreement, fits, known, per_seed, points
+from .._results import Planned, Results
+from .._study import Profile, Study, studies
 from ..claims import Above, Agrees, AtMost, Claim, Evidence
+from ..pictures import figure, legend_below, loss_name, series
 
 SQUARED, ENTROPY = LOSSES = ("squared-error", "cross-entropy")
 WIDE = {"smoke": 32, "desk": 64, "paper": 512}

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from .._fixed_heads import FixedHead, accuracy_claims, saving_claim
+from .._common.fixed_heads import FixedHead, accuracy_claims, saving_claim
+from .._common.geometric_and_mse import DESK_RESNET, FLOOR, MEAN_OVER_CLASSES, as_in_text
+from .._common.seeds import fits
 from .._results import Results
-from .._seeds import fits
 from .._study import studies
-from .._twins import DESK_RESNET, FLOOR, MEAN_OVER_CLASSES, as_in_text
 from ..claims import Above, Claim, Evidence
 from .optimizers import margin_order
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from .._cells import Calculation, calculations
-from .._pictures import figure
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
+from ..pictures import figure
 from ._slices import AREAS, LOSSES, NORM, SCALES, descent_field, grid
 
 CLASSES = {"smoke": (10, None), "desk": (10, 100, None), "paper": (10, 100, None)}

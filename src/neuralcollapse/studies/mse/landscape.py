@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from .._cells import Calculation, calculations
-from .._pictures import figure
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
+from ..pictures import figure
 from ._slices import AREAS, LOSSES, NORM, descent_field, grid
 
 SURFACES = ("MSE", "CE", "MSE (M=5)", "MSE (alpha=5, M=5)")

@@ -5,11 +5,11 @@ from itertools import combinations
 
 import numpy as np
 
-from .._optimizers import DIFFERENT, Optimizers, optimizer_claims
+from .._common.geometric_and_mse import FLOOR, as_in_text
+from .._common.optimizers import DIFFERENT, Optimizers, optimizer_claims
+from .._common.seeds import fits, listed, worst
 from .._results import Results
-from .._seeds import fits, listed, worst
 from .._study import studies
-from .._twins import FLOOR, as_in_text
 from ..claims import Above, Below, Claim, Evidence
 
 ONE = 1.5

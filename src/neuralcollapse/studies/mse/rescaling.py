@@ -7,13 +7,13 @@ import numpy as np
 
 from ...training import Plan
 from .._cells import Train
-from .._pictures import figure, series
-from .._plans import desk_plan, paper_plan, smoke_plan
+from .._common.geometric_and_mse import CODE, MARGIN_METRICS, TEXT, as_in_text, draw_margins
+from .._common.plans import desk_plan, paper_plan, smoke_plan
+from .._common.seeds import per_seed, rank_correlation
 from .._results import Planned, Results
-from .._seeds import per_seed, rank_correlation
 from .._study import Profile, Study, studies
-from .._twins import CODE, MARGIN_METRICS, TEXT, as_in_text, draw_margins
 from ..claims import Above, AtLeast, Claim, Evidence
+from ..pictures import figure, series
 
 SWEEPS: dict[Profile, dict[str, tuple[int, ...]]] = {
     "smoke": {"alpha": (1, 5), "M": (1, 5)},

@@ -8,12 +8,12 @@ from safetensors.numpy import load_file
 
 from ...training import Run
 from .._cells import Train
-from .._pictures import loss_name
+from .._common.geometric_and_mse import as_in_text
+from .._common.seeds import known
 from .._results import Planned, Results
-from .._seeds import known
 from .._study import Profile, Study, studies
-from .._twins import as_in_text
 from ..claims import Above, Claim, Evidence
+from ..pictures import loss_name
 from .feature_dim import LOSSES, dimension_plan, variants
 
 SHOWN = 100

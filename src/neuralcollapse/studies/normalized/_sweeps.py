@@ -10,8 +10,8 @@ from ... import losses
 from ...losses import LogitLoss
 from ...ufm import ContrastiveUFM, NormalizedUFM, Trace
 from .._cells import Solve
-from .._pictures import colour, loss_name
 from .._results import Planned, Results
+from ..pictures import colour, loss_name
 
 __all__ = [
     "CONTRASTIVE",

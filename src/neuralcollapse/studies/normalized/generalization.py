@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from .._cells import Train
-from .._pictures import colour, figure, legend_below
-from .._plans import desk_plan, paper_plan, smoke_plan
+from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
+from ..pictures import colour, figure, legend_below
 from ._nets import MODELS, PROVENANCE, as_in_text, net_name, variants
 from .random_labels import correlation
 

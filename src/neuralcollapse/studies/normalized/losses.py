@@ -5,10 +5,10 @@ from typing import Any
 
 from ...losses import LabelSmoothing
 from ...ufm import critical_temperature
-from .._pictures import GREEN, GREY, figure, legend_below
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
+from ..pictures import GREEN, GREY, figure, legend_below
 from ._sweeps import (
     CONTRASTIVE,
     PROVENANCE,

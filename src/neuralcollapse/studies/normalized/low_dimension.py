@@ -9,10 +9,10 @@ import torch
 
 from ...ufm import NormalizedUFM, Problem, RegularizedUFM, Trace
 from .._cells import Solve
-from .._pictures import COLOURS, figure
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Below, Claim, Evidence
+from ..pictures import COLOURS, figure
 
 SIZES: Mapping[Profile, tuple[tuple[int, int], ...]] = {
     "smoke": ((2, 6), (3, 8)),

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from .._cells import Train
-from .._pictures import figure, legend_below, metric_name, series
-from .._plans import desk_plan, paper_plan, smoke_plan
+from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
+from ..pictures import figure, legend_below, metric_name, series
 from ._nets import MODELS, PROVENANCE, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, net_name, variants
 
 FITTED = 0.99

@@ -7,11 +7,11 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from .._cells import Train
-from .._pictures import COLOURS, band, figure
-from .._plans import desk_plan, paper_plan, smoke_plan
+from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Below, Claim, Evidence
+from ..pictures import COLOURS, band, figure
 from ._nets import normalized
 
 WIDTHS: Mapping[Profile, tuple[int, ...]] = {

@@ -8,10 +8,10 @@ import numpy as np
 
 from ...ufm import NormalizedUFM, RegularizedUFM, Trace
 from .._cells import Solve
-from .._pictures import COLOURS, band, figure, legend_below
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Between, Claim, Evidence
+from ..pictures import COLOURS, band, figure, legend_below
 
 METHODS = {
     "gradient descent": ("armijo", 150),

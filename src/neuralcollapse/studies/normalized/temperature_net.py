@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from .._cells import Train
-from .._pictures import MARKERS, band, figure, legend_below, metric_name
-from .._plans import desk_plan, paper_plan, smoke_plan
+from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Below, Between, Claim, Evidence
+from ..pictures import MARKERS, band, figure, legend_below, metric_name
 from ._nets import CODE, PROVENANCE, TEXT, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, normalized
 
 CLASSES = 10

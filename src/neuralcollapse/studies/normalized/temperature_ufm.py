@@ -8,10 +8,10 @@ import numpy as np
 
 from ...ufm import NormalizedUFM, Trace
 from .._cells import Solve
-from .._pictures import COLOURS, MARKERS, band, figure, legend_below, metric_name
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Between, Claim, Evidence
+from ..pictures import COLOURS, MARKERS, band, figure, legend_below, metric_name
 
 CLASSES, PER_CLASS, DIM = 10, 5, 32
 TEMPERATURES = (0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0)

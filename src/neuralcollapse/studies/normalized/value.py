@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .._pictures import figure, legend_below
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence
+from ..pictures import figure, legend_below
 from ._sweeps import (
     PROVENANCE,
     SEEDS,

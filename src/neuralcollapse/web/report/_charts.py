@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ...studies._pictures import GREY, figure, legend_below, styled
+from ...studies.pictures import GREY, figure, legend_below, styled
 from ._parts import Chart, Key, Picture
 from ._svg import inline_svg
 

@@ -12,9 +12,9 @@ from markupsafe import Markup
 from ..._support.files import write_text
 from ...frames import simplex_etf
 from ...metrics import METRICS
-from ...studies._pictures import GREY, colour, figure, styled
 from ...studies._theory import closed_form_loss
 from ...studies.demo import LOSS_WORDS, Demo, sizes
+from ...studies.pictures import GREY, colour, figure, styled
 from ...training import Run
 from ...ufm import Trace
 from ._charts import LEVEL, Curve, Panel, picture

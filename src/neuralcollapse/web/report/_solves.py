@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ...studies._pictures import BLUE, metric_name
+from ...studies.pictures import BLUE, metric_name
 from ...ufm import Certificate, Trace
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown

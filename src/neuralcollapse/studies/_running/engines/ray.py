@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._support.files import write_bytes
-from .._cells import Cell
-from .._store import FINISHED, Store, run_cell
-from ._engine import Engine, Event, Failure, Running, engines, one_line
+from ...._support.files import write_bytes
+from ..._cells import Cell
+from ..store import FINISHED, Store, run_cell
+from .engine import Engine, Event, Failure, Running, engines, one_line
 
 __all__ = ["Ray"]
 

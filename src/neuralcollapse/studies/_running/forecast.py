@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ._cells import Cell
+from .._cells import Cell
 
 __all__ = ["Forecast", "Progress"]
 

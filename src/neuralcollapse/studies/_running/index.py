@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._support.files import atomic_write
-from ._cells import KINDS, rows_of
+from ..._support.files import atomic_write
+from .._cells import KINDS, rows_of
 
 __all__ = ["Answer", "query", "write_index"]
 

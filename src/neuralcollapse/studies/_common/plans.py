@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..training import Plan
+from ...training import Plan
 
 __all__ = ["desk_plan", "paper_plan", "smoke_plan"]
 

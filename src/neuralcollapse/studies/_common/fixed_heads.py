@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..models import create, parameter_count
-from ..training import Plan
-from ._cells import Train
-from ._results import Planned, Results
-from ._seeds import agreement, fits, points
-from ._study import Profile, Study
-from ._twins import (
+from ...models import create, parameter_count
+from ...training import Plan
+from .._cells import Train
+from .._results import Planned, Results
+from .._study import Profile, Study
+from ..claims import Agrees, AtLeast, Claim, Evidence
+from .geometric_and_mse import (
     CLASSES,
     MARGIN_METRICS,
     TEXT,
@@ -22,7 +22,7 @@ from ._twins import (
     draw_rows,
     net_plan,
 )
-from .claims import Agrees, AtLeast, Claim, Evidence
+from .seeds import agreement, fits, points
 
 __all__ = ["AGREE", "FixedHead", "Row", "accuracy_claims", "saved_parameters", "saving_claim"]
 

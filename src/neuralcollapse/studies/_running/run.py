@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._support.checks import integer
-from ._cells import Cell
-from ._engines import Engine, Failure, Running, engines
-from ._forecast import Forecast
-from ._index import write_index
-from ._outcome import Outcome, conclude_study
-from ._store import Store
-from ._study import Profile, Study, check_profile
+from ..._support.checks import integer
+from .._cells import Cell
+from .._study import Profile, Study, check_profile
+from .engines import Engine, Failure, Running, engines
+from .forecast import Forecast
+from .index import write_index
+from .outcome import Outcome, conclude_study
+from .store import Store
 
 __all__ = ["Status", "first_steps", "run_studies"]
 

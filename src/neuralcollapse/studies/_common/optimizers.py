@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._cells import Train
-from ._results import Planned, Results
-from ._seeds import fits, listed
-from ._study import Profile, Study
-from ._twins import (
+from .._cells import Train
+from .._results import Planned, Results
+from .._study import Profile, Study
+from ..claims import Above, Claim, Evidence
+from .geometric_and_mse import (
     CODE,
     DATA,
     FLOOR,
@@ -24,7 +24,7 @@ from ._twins import (
     draw_rows,
     net_plan,
 )
-from .claims import Above, Claim, Evidence
+from .seeds import fits, listed
 
 __all__ = ["COLLAPSING", "DIFFERENT", "Optimizers", "accuracy_gap", "optimizer_claims"]
 

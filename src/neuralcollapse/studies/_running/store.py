@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .._support.digests import damaged, digests, sealed, unsealed
-from .._support.files import write_json
-from .._support.locks import locked
-from ._cells import Cell
-from ._forecast import Progress
+from ..._support.digests import damaged, digests, sealed, unsealed
+from ..._support.files import write_json
+from ..._support.locks import locked
+from .._cells import Cell
+from .forecast import Progress
 
 __all__ = ["Store"]
 

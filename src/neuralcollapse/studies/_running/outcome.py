@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._support.files import write_json
-from ..training.run import describe_environment
-from ._pictures import empty_picture, save_picture, styled
-from ._results import Planned, Result, Results
-from ._store import Store
-from ._study import Profile, Study
-from .claims import Part, Ruling
+from ..._support.files import write_json
+from ...training.run import describe_environment
+from .._results import Planned, Result, Results
+from .._study import Profile, Study
+from ..claims import Part, Ruling
+from ..pictures import empty_picture, save_picture, styled
+from .store import Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

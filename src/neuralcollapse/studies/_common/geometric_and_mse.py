@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from ..metrics import measure
-from ..training import Plan, Run
-from ._pictures import MARKERS, colour, figure, legend_below, series
-from ._plans import METRICS, desk_plan, paper_plan, smoke_plan
-from ._results import Results
-from ._seeds import FITS, fits, listed, worst
-from ._study import Profile
-from .claims import AtMost, Claim, Evidence
+from ...metrics import measure
+from ...training import Plan, Run
+from .._results import Results
+from .._study import Profile
+from ..claims import AtMost, Claim, Evidence
+from ..pictures import MARKERS, colour, figure, legend_below, series
+from .plans import METRICS, desk_plan, paper_plan, smoke_plan
+from .seeds import FITS, fits, listed, worst
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from ._results import Results
-from .claims import Evidence
+from .._results import Results
+from ..claims import Evidence
 
 __all__ = ["FITS", "agreement", "fits", "known", "listed", "per_seed", "points", "rank_correlation", "worst"]
 

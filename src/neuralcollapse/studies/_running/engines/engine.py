@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..._support.registry import Registry
-from .._cells import Cell
-from .._store import Store
+from ...._support.registry import Registry
+from ..._cells import Cell
+from ..store import Store
 
 __all__ = ["Engine", "Event", "Failure", "Running", "engines", "one_line"]
 

@@ -2,8 +2,8 @@
 
 import os
 
-from ..._support.registry import load_entries
-from ._engine import Engine, Event, Failure, Running, engines
+from ...._support.registry import load_entries
+from .engine import Engine, Event, Failure, Running, engines
 
 load_entries(__name__, [os.path.dirname(__file__)])
 
