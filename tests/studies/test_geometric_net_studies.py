@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from neuralcollapse.models import create, parameter_count
-from neuralcollapse.studies import _fixed_heads, get
+from neuralcollapse.studies import get
+from neuralcollapse.studies._common import fixed_heads as shared
 from neuralcollapse.studies._common.seeds import agreement, rank_correlation
 from neuralcollapse.studies.claims import Agrees, Claim, judge
 from neuralcollapse.studies.geometric.optimizers import bias_collapse
@@ -220,13 +221,13 @@ def test_one_fixed_head_can_contradict_each_part(tmp_path, part, one):
 
 
 def test_a_fixed_head_with_d_equal_to_k_saves_a_fifth_of_resnet18(tmp_path, monkeypatch):
-    saved, full, less = _fixed_heads.saved_parameters("resnet18")
+    saved, full, less = shared.saved_parameters("resnet18")
     assert full == 11_173_962
     # With d = K the last 3x3 convolution has 10 outputs instead of 512, and so have its shortcut, norms and the head.
     lean = create("resnet18:width=64,feature_dim=10", (3, 32, 32), 10, head="etf")
     assert less == parameter_count(lean).trainable
     assert 0.2 < saved < 0.21
-    monkeypatch.setattr(_fixed_heads, "saved_parameters", lambda net: (0.19, 100, 81))
+    monkeypatch.setattr(shared, "saved_parameters", lambda net: (0.19, 100, 81))
     found = rulings(get("geometric/fixed-etf"), results_of(tmp_path, fixed_heads()))
     assert found["saved-resnet18"] == "contradicted"
 
