@@ -16,6 +16,7 @@ with warnings.catch_warnings():
 
     from neuralcollapse.integrations import LightningCollapse
 
+import low_rank
 import naive
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -136,6 +137,26 @@ def test_a_loader_in_the_precision_of_the_run(precision, rel, tmp_path):
     assert net.head.weight.dtype == kind
     expected = truth(net.double(), x.double(), y)
     assert report.nc1_quotient == pytest.approx(expected["nc1_quotient"], rel=rel)
+
+
+class LowRank(Net):
+    """Autocast rounds the features, and the head takes them in float32."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = low_rank.Net("outside")
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@pytest.mark.parametrize("with_loader", [True, False])
+def test_mixed_precision_is_cut_at_its_own_rounding(with_loader, tmp_path):
+    x, y = low_rank.inputs()
+    callback, net = LightningCollapse(loader(x, y) if with_loader else None, metrics="nc1"), LowRank()
+    net.configure_optimizers = lambda: torch.optim.SGD(net.net.parameters(), lr=1e-12)
+    trainer_of([callback], tmp_path, precision="bf16-mixed", max_epochs=1).fit(net, loader(x, y), loader(x, y))
+    low_rank.check(callback.history[-1][1], low_rank.truth(net.net, x, y))
 
 
 @pytest.mark.parametrize("with_loader", [True, False])

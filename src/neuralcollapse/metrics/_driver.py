@@ -107,6 +107,8 @@ class Measurement:
         self._recorder: Recorder | SharedRecorder | None = None
         self._head: Head | None = None
         self._shift: bool | None = None
+        self.precision = torch.float64
+        """The coarsest dtype on the way to the latest features."""
         self.notes: dict[str, None] = {}
 
     def start(self) -> None:
@@ -123,7 +125,7 @@ class Measurement:
         if self._recorder is None:
             self._meet(self.head(features.shape[1]))
         assert self._recorder is not None
-        self._recorder.add(features, targets)
+        self._recorder.add(features, targets, self.precision)
 
     def take_again(self, labels: Any) -> None:
         """Take a batch of the second run."""
@@ -165,6 +167,7 @@ class Measurement:
         raw = self._targets.tensor(labels)
         kept = None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
         caught = self._watch.caught(again, self._targets.seen(raw))
+        self.precision = caught.precision
         width = None if caught.outputs is None else caught.outputs.shape[-1]
         hard = self._targets.integers(raw, caught.features.shape[:-1], width)
         features, targets, note = align(caught, hard, self._watch.name)

@@ -21,6 +21,7 @@ from .._support.tensors import read_tensors, write_tensors
 from ._batches import BatchReader, Forward, LabelsOf
 from ._driver import Head, Measurement, Options
 from ._inputs import IGNORED
+from ._precision import coarser
 from ._run import BATCH, Run, check_model
 from ._targets import Ignored
 
@@ -126,7 +127,7 @@ def _write(
             if ignored is not None:
                 kept = targets != ignored
                 features, targets = features[kept.to(features.device)], targets[kept]
-            writer.add(features.to("cpu", dtype), targets.to("cpu"))
+            writer.add(features.to("cpu", dtype), targets.to("cpu"), measurement.precision)
     writer.close()
 
 
@@ -138,10 +139,12 @@ class _Writer:
         self._features: list[Tensor] = []
         self._labels: list[Tensor] = []
         self._bytes = self._batches = 0
+        self._precision = torch.float64
 
-    def add(self, features: Tensor, labels: Tensor) -> None:
-        """Take a batch."""
+    def add(self, features: Tensor, labels: Tensor, precision: torch.dtype) -> None:
+        """Take a batch; ``precision`` is the coarsest dtype that its features had."""
         self._batches += 1
+        self._precision = coarser(self._precision, precision, features.dtype)
         if features.shape[0]:
             self._features.append(features.clone())
             self._labels.append(labels.clone())
@@ -158,7 +161,7 @@ class _Writer:
 
     def _flush(self) -> None:
         if self._features:
-            self._manifest.add(torch.cat(self._features), torch.cat(self._labels), self._batches)
+            self._manifest.add(torch.cat(self._features), torch.cat(self._labels), self._batches, self._precision)
             self._features, self._labels, self._bytes, self._batches = [], [], 0, 0
 
 
@@ -221,10 +224,11 @@ class _Manifest:
             tensors = {"weight": head.weight} | ({} if head.bias is None else {"bias": head.bias})
             write_tensors(self._folder / CLASSIFIER, tensors)
 
-    def add(self, features: Tensor, labels: Tensor, batches: int) -> None:
-        """Write a shard, then say so."""
+    def add(self, features: Tensor, labels: Tensor, batches: int, precision: torch.dtype) -> None:
+        """Write a shard, with the rounding that its features carry, then say so."""
         name = f"shard-{len(self._content['shards']):05d}.safetensors"
-        write_tensors(self._folder / name, {"features": features, "labels": labels})
+        metadata = {"precision": str(precision).removeprefix("torch.")}
+        write_tensors(self._folder / name, {"features": features, "labels": labels}, metadata)
         self._content["shards"].append({"file": name, "rows": features.shape[0], "batches": batches})
         self._write()
 

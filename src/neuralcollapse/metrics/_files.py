@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from .._support.tensors import check_tensors
+from ._precision import precision_named
 
 __all__ = ["SUFFIXES", "Array", "Arrays", "open_arrays"]
 
@@ -46,6 +47,11 @@ class Arrays:
 
     def __init__(self, file: Path, readers: dict[str, Callable[[], Array]]):
         self._file, self._readers = file, readers
+
+    @property
+    def precision(self) -> torch.dtype | None:
+        """The dtype whose rounding the features carry, where the file says so (``extract`` writes it)."""
+        return _guarded(self._file, partial(_stated_precision, self._file))
 
     def __getitem__(self, name: str) -> Array:
         return _guarded(self._file, self._readers[name])
@@ -172,6 +178,15 @@ def _open_safetensors(file: Path) -> dict[str, Callable[[], Array]]:
         return {name: partial(read, name) for name in names}
     except SafetensorError as error:
         raise ValueError(str(error)) from error
+
+
+def _stated_precision(file: Path) -> torch.dtype | None:
+    if file.suffix.lower() != ".safetensors":
+        return None
+    from safetensors import safe_open
+
+    with safe_open(file, framework="pt") as archive:
+        return precision_named((archive.metadata() or {}).get("precision"))
 
 
 def _open_torch(file: Path) -> dict[str, Callable[[], Array]]:

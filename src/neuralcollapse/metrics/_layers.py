@@ -8,11 +8,13 @@ are.
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from ._heads import plain_name
+from ._precision import coarser, computed_in
 from ._watch import first_tensor
 
 __all__ = ["LayersWatch"]
@@ -52,6 +54,8 @@ class LayersWatch:
 
     def __init__(self, model: nn.Module, layers: Mapping[str, nn.Module]):
         self.caught: dict[str, Tensor] = {}
+        self._precisions: dict[str, torch.dtype] = {}
+        self._coarsest = torch.float64
         self._layers = dict(layers)
         self._latest: tuple[int, bool] | None = None
         self._hooks: list[Any] = []
@@ -64,12 +68,19 @@ class LayersWatch:
 
     def _note(self, module: nn.Module, arguments: Any, output: Any) -> None:
         self._latest = _channels(module)
+        self._see(first_tensor(output))
+
+    def _see(self, tensor: Tensor | None) -> None:
+        if tensor is not None and tensor.is_floating_point():
+            self._coarsest = coarser(self._coarsest, computed_in(tensor))
 
     def _keeping(self, name: str) -> Any:
         def keep(module: nn.Module, arguments: Any, output: Any) -> None:
             tensor = first_tensor(output)
             self.caught.pop(name, None)
             if tensor is not None:
+                self._see(tensor)
+                self._precisions[name] = self._coarsest
                 self.caught[name] = _channels_last(tensor.detach(), self._latest)
 
         return keep
@@ -77,13 +88,17 @@ class LayersWatch:
     def start(self) -> None:
         """Forget what earlier passes left."""
         self.caught.clear()
-        self._latest = None
+        self._latest, self._coarsest = None, torch.float64
 
     def features(self, name: str) -> Tensor:
         """What the layer passed on, with channels last."""
         if name not in self.caught:
             raise ValueError(f"layer {name!r} was not reached in a forward pass, or passes no tensor")
         return self.caught[name]
+
+    def precision(self, name: str) -> torch.dtype:
+        """The coarsest dtype on the way to the layer's output."""
+        return self._precisions[name]
 
     def remove(self) -> None:
         """Remove all hooks."""

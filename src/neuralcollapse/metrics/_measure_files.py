@@ -25,6 +25,7 @@ from ._files import Array
 from ._inputs import IGNORED, as_classifier, as_source, class_count
 from ._intervals import GroupedStatistics, check_level
 from ._measure import MEMORY_LIMIT, choose_passes, mean_of, measure
+from ._precision import as_precision, coarser
 from ._registry import METRICS, select
 from ._report import CollapseReport, build_report
 from ._second_pass import SecondPass
@@ -47,6 +48,7 @@ class Job:
     groups: int | None
     names: tuple[str, ...] | None
     ignore_label: int | None
+    precision: torch.dtype | None
     threads: int
 
 
@@ -67,6 +69,7 @@ def measure_files(
     intervals: float | None = None,
     groups: int = 20,
     memory_limit: int = MEMORY_LIMIT,
+    precision: torch.dtype | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool | Progress = False,
 ) -> CollapseReport:
@@ -90,6 +93,8 @@ def measure_files(
         intervals: the level of confidence intervals, such as 0.95; see :func:`measure`.
         groups: groups of the jackknife.
         memory_limit: bytes that intermediate matrices may take.
+        precision: the dtype whose rounding the features carry, where that is coarser than their own, see
+            :func:`measure`; shards of :func:`extract` say it themselves.
         out: a folder for the statistics of finished shards: a later call goes on from it.
         progress: show a progress bar with the time left, or a function of (finished, all) shards.
 
@@ -97,6 +102,7 @@ def measure_files(
     if engine not in ("local", "ray"):
         raise ValueError(f"engine must be 'local' or 'ray', got {engine!r}")
     check_level(intervals, groups)
+    as_precision(precision, torch.float64)
     selection = Selection(present_only, min_samples)
     chosen = select(metrics)
     found = collect(find_files(paths))
@@ -119,10 +125,11 @@ def measure_files(
             report = measure(
                 features, encode(labels, names), weight, bias, num_classes=num_classes, passes=passes,
                 ignore_label=ignore_label, out_of_distribution=other, memory_limit=memory_limit,
-                intervals=intervals, groups=groups, **options,
+                intervals=intervals, groups=groups, precision=_precision_of(shard, precision), **options,
             )  # fmt: skip
         return _with_names(report, names)
     job = _job(found, weight, num_classes, names, passes, ignore_label, memory_limit, chosen, intervals, groups)
+    job = replace(job, precision=precision)
     matrix, vector = as_classifier(weight, bias, job.num_classes, job.dim)
     mean = None if other is None else mean_of(other, job.dim)
     again = _needs_again(chosen, job, matrix) if not found.statistics else False
@@ -198,7 +205,7 @@ def _job(
     if found.statistics:
         first = ClassStatistics.load(found.statistics[0])
         return Job(
-            first.num_classes, first.dim, first.passes, None, names, first.ignore_label, 1
+            first.num_classes, first.dim, first.passes, None, names, first.ignore_label, None, 1
         )  # fmt: skip
     dim = as_source("features", found.shards[0].read()[0]).dim
     if num_classes is not None:
@@ -216,7 +223,7 @@ def _job(
         number = 2
     if intervals is not None and needs & {"projection", "scatter"}:
         number = 1 if 8 * dim**2 * (groups + 5) <= memory_limit else number
-    return Job(classes, dim, number, groups if intervals is not None else None, names, ignore_label, 1)
+    return Job(classes, dim, number, groups if intervals is not None else None, names, ignore_label, None, 1)
 
 
 def _needs_again(chosen: tuple[Any, ...], job: Job, weight: Tensor | None) -> bool:
@@ -238,20 +245,25 @@ def _worker_count(workers: int | None, shards: int, engine: str) -> int:
 # one shard ----------------------------------------------------------------------------------------------------
 
 
+def _precision_of(shard: Shard, given: torch.dtype | None) -> torch.dtype | None:
+    """The coarser of what the caller and the file say of the features' rounding."""
+    return coarser(given, shard.precision())
+
+
 def _statistics_of(shard: Shard, job: Job) -> list[ClassStatistics]:
     """The statistics of a shard, one for each group."""
     with _named_errors(shard.name), torch.no_grad():
         torch.set_num_threads(job.threads)
         features, labels = shard.read()
-        targets = encode(labels, job.names)
+        targets, precision = encode(labels, job.names), _precision_of(shard, job.precision)
         if job.groups is not None:
             grouped = GroupedStatistics(
                 job.num_classes, job.dim, groups=job.groups, passes=job.passes, ignore_label=job.ignore_label
             )
-            grouped.update(features, targets)
+            grouped.update(features, targets, precision=precision)
             return list(grouped.parts)
         statistics = ClassStatistics(job.num_classes, job.dim, passes=job.passes, ignore_label=job.ignore_label)
-        statistics.update(features, targets)
+        statistics.update(features, targets, precision=precision)
         return [statistics]
 
 

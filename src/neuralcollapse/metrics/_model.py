@@ -200,7 +200,7 @@ def measure_layers(
                 rows.look(inner, found, again, caught)
             seen = True
             for name, recorder in recorders.items():
-                recorder.add(*rows.of(caught[name], found, name))
+                recorder.add(*rows.of(caught[name], found, name), watch.precision(name))
         if not seen:
             raise ValueError("loader holds no batches")
         repeated = [name for name, recorder in recorders.items() if recorder.finish_first_pass()]

@@ -9,7 +9,16 @@ from torch import Tensor
 
 from .._support.checks import describe
 
-__all__ = ["DIGITS", "as_precision", "coarsest", "digits_of", "rounding_of"]
+__all__ = [
+    "DIGITS",
+    "as_precision",
+    "coarser",
+    "coarsest",
+    "computed_in",
+    "digits_of",
+    "precision_named",
+    "rounding_of",
+]
 
 DIGITS = 53
 """Length of the counts: a float64 has 52 binary digits after the leading one."""
@@ -38,7 +47,30 @@ def as_precision(value: object, dtype: torch.dtype) -> torch.dtype:
     if not isinstance(value, torch.dtype) or value not in KNOWN.values():
         names = ", ".join(str(known) for known in KNOWN.values())
         raise TypeError(f"precision must be None or one of {names}, got {describe(value)}")
-    return min(value, dtype, key=digits_of)
+    return coarser(value, dtype)
+
+
+def coarser(*dtypes: torch.dtype | None) -> torch.dtype:
+    """The dtype with the fewest digits; float64 where none is given.
+
+    >>> coarser(torch.float32, None, torch.bfloat16)
+    torch.bfloat16
+    """
+    return min((dtype for dtype in dtypes if dtype is not None), key=digits_of, default=torch.float64)
+
+
+def computed_in(tensor: Tensor) -> torch.dtype:
+    """The coarser of a floating tensor's dtype and that of the autocast in force, which it may have been rounded to."""
+    kind = tensor.device.type
+    # Autocast leaves float64 alone.
+    if tensor.dtype == torch.float64 or not torch.amp.is_autocast_available(kind):
+        return tensor.dtype
+    return coarser(tensor.dtype, torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None)
+
+
+def precision_named(name: object) -> torch.dtype | None:
+    """The dtype of a name such as ``"bfloat16"`` in a file; ``None`` for other values."""
+    return next((dtype for dtype in KNOWN.values() if str(dtype) == f"torch.{name}"), None)
 
 
 def rounding_of(dtype: torch.dtype, size: float) -> float:

@@ -47,6 +47,10 @@ class Shard:
         """Both arrays, mapped where their file allows it."""
         return open_arrays(self.features[0])[self.features[1]], self.read_labels()
 
+    def precision(self) -> torch.dtype | None:
+        """The dtype whose rounding the features carry, where their file says so."""
+        return open_arrays(self.features[0]).precision
+
     def read_labels(self) -> Array:
         """The labels alone."""
         return open_arrays(self.labels[0])[self.labels[1]]

@@ -10,6 +10,7 @@ from torchmetrics import Metric
 from ._inputs import IGNORED, as_classifier
 from ._needs import needs_of
 from ._plots import plot_history
+from ._precision import as_precision
 from ._registry import METRICS, select
 from ._report import CollapseReport
 from ._selection import Selection
@@ -28,6 +29,9 @@ class NeuralCollapse(Metric):
 
     torchmetrics gathers one state at a time, which cannot merge centred statistics: over several processes
     this metric reduces itself, by the two sums of :meth:`ClassStatistics.all_reduce`.
+
+    ``precision`` is the dtype whose rounding the features carry where that is coarser than their own (float32
+    features of a run under autocast in bfloat16, say), as in :func:`measure`.
     """
 
     is_differentiable = False
@@ -44,11 +48,14 @@ class NeuralCollapse(Metric):
         global_mean: Any = "samples",
         present_only: Any = False,
         min_samples: Any = 1,
+        precision: torch.dtype | None = None,
         **options: Any,
     ):
         super().__init__(**options)
         self.num_classes, self.dim, self.ignore_label = num_classes, dim, ignore_label
         self.global_mean = global_mean
+        as_precision(precision, torch.float64)
+        self.precision = precision
         self.selection = Selection(present_only, min_samples)
         self.metrics = tuple(metric.name for metric in select(metrics))
         needs = needs_of(METRICS[name] for name in self.metrics)
@@ -66,7 +73,7 @@ class NeuralCollapse(Metric):
 
     def update(self, features: Any, labels: Any) -> None:
         """Add a batch: features (B, d) and labels (B,)."""
-        self._view().update(features, labels)
+        self._view().update(features, labels, precision=self.precision)
 
     def compute(self) -> dict[str, Tensor]:
         """The metrics that have a value, as float64 scalars."""

@@ -16,6 +16,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ._functional import FunctionalHead, find_functional_head
 from ._heads import Classifier, candidates_of, module_of, plain_name, read_classifier, rows_of, unwrapped
+from ._precision import coarser, computed_in
 from ._relations import Relation, flat_outputs, relation_of, widened
 
 __all__ = ["Caught", "HeadWatch", "Observer", "first_tensor"]
@@ -31,6 +32,8 @@ class Caught:
     features: Tensor
     outputs: Tensor | None
     model_output: Tensor | None
+    precision: torch.dtype
+    """The coarsest dtype on the way to the features: what they were rounded to before they became their own."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Call:
     name: str
     features: Tensor
     outputs: Tensor | None
+    precision: torch.dtype
 
 
 def first_tensor(value: Any) -> Tensor | None:
@@ -70,6 +74,7 @@ class Observer:
         self.calls: deque[Call] = deque(maxlen=most)
         self.reached: dict[str, Reached] = {}
         self.outermost: list[dict[str, Tensor]] = []
+        self.precision = torch.float64
         self._keep = frozenset(keep)
         self._depth = 0
         self._hooks: list[Any] = []
@@ -88,20 +93,28 @@ class Observer:
             taken, passed = first_tensor(arguments or keywords), first_tensor(output)
             if taken is None:
                 return
+            self._see(taken)
             before = self.reached.pop(name, None)
             self.reached[name] = Reached(
                 tuple(taken.shape), () if passed is None else tuple(passed.shape), 1 + (before.calls if before else 0)
             )
             if name in self._keep:
-                self.calls.append(Call(name, taken.detach(), None if passed is None else passed.detach()))
+                made = None if passed is None else passed.detach()
+                self.calls.append(Call(name, taken.detach(), made, self.precision))
+            self._see(passed)
 
         return leave
+
+    def _see(self, tensor: Tensor | None) -> None:
+        if tensor is not None and tensor.is_floating_point():
+            self.precision = coarser(self.precision, computed_in(tensor))
 
     def clear(self) -> None:
         """Forget what earlier passes left."""
         self.calls.clear()
         self.reached.clear()
         self.outermost.clear()
+        self.precision = torch.float64
         self._depth = 0
 
     def outputs(self) -> dict[str, Tensor]:
@@ -133,6 +146,7 @@ class HeadWatch:
         self._functional: FunctionalHead | None = None
         self._key: str | None = None
         self._classifier: Classifier | None = None
+        self._precision = torch.float64
 
     @property
     def name(self) -> str:
@@ -168,7 +182,7 @@ class HeadWatch:
         if self._functional is not None:
             self._functional.stop()
             call = self._functional.call()
-            return Caught(*call, self._output(call[1]))
+            return Caught(*call, self._output(call[1]), coarser(self._precision, call[0].dtype))
         calls, name, first = self._observer.calls, self.name, self.classifier.channels_first
         if not calls:
             raise ValueError(f"layer {name!r} was not reached in a forward pass, or takes no tensor")
@@ -178,7 +192,8 @@ class HeadWatch:
         else:
             call = self._one_of(list(calls), outputs)
         z = None if call.outputs is None else rows_of(call.outputs, first)
-        return Caught(rows_of(call.features, first), z, self._output(z))
+        precision = coarser(self._precision, call.precision)
+        return Caught(rows_of(call.features, first), z, self._output(z), precision)
 
     # which call, which output -------------------------------------------------------------------------------
 
@@ -221,6 +236,8 @@ class HeadWatch:
         first = self._observer
         reached, outputs = dict(first.reached), first.outputs()
         latest = first.calls[-1] if first.calls else None
+        # Only the first pass sees all layers: a head in single precision after layers in half has their rounding.
+        self._precision = first.precision if latest is None else latest.precision
         watched = {"": self._model} if "" in reached else self._modules
         name = self._chosen(reached, latest, outputs, rerun, seen)
         if name is None:
