@@ -37,8 +37,9 @@ lint: $(DEV)  ## ruff, pyright, import-linter
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache
 
-bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run, to evidence/bench/
+	@for name in metrics solvers training; do echo "== $$name"; \
+	$(BIN)/python benchmarks/$$name.py $$([ $$name = metrics ] && echo --cpu) --json evidence/bench/$$name.json || exit 1; done
 
 MINUTES ?= 10
 attack: $(DEV)  ## kills, damaged files, random commands and calls; MINUTES=240 for a long one

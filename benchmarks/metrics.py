@@ -20,13 +20,12 @@ against 60 digits for a small case near collapse.
 import argparse
 import json
 import math
-import os
-import platform
 import threading
 import time
 from pathlib import Path
 
 import torch
+from _tables import machine
 
 import neuralcollapse as nc
 
@@ -246,23 +245,13 @@ def stream(clock, classes=50_257, dim=768, batch=8192, batches=6):
     return {"classes": classes, "dim": dim, "batch": batch, "tokens_per_second": speeds, "ratio": ratio}
 
 
-def machine(cpu):
-    """What ran this: no names, no paths."""
-    return {
-        "cores": os.cpu_count(),
-        "processor": platform.machine(),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "seconds": "processor" if cpu else "wall clock",
-    }
-
-
 def near_collapse():
     """Errors of nc1 against 60 digits, float32 features with an offset 30 times the scale of the means."""
     import mpmath
 
     print("\nnear collapse: (60, 6, 4), float32, offset 30; relative error of nc1 against 60 digits\n")
     print("| spread | ours | (a) direct | (b) accumulate |\n|---|---|---|---|")
+    found = []
     for spread in (1e-2, 1e-4, 1e-6):
         features, labels, weight, bias = make(60, 6, 4, spread=spread, offset=30.0)
         with mpmath.workdps(60):
@@ -279,9 +268,12 @@ def near_collapse():
                 direction = M.T * vectors[:, i] / values[i]
                 exact += sum(((rows[j] - means[y[j]]).T * direction)[0] ** 2 for j in range(60)) / 60
             exact = float(exact)
-        cells = [ours(features, labels, weight, bias), direct(features, labels, weight, bias)[0]]
-        cells.append(accumulate(features, labels, weight, bias)[0])
-        print(f"| {spread:g} | " + " | ".join(f"{abs(value / exact - 1):.1e}" for value in cells) + " |")
+        values = [ours(features, labels, weight, bias), direct(features, labels, weight, bias)[0]]
+        values.append(accumulate(features, labels, weight, bias)[0])
+        errors = [abs(value / exact - 1) for value in values]
+        print(f"| {spread:g} | " + " | ".join(f"{error:.1e}" for error in errors) + " |")
+        found.append({"spread": spread, "errors": dict(zip(("ours", "direct", "accumulate"), errors, strict=True))})
+    return found
 
 
 NAMES_OF_COLUMNS = (
@@ -289,7 +281,6 @@ NAMES_OF_COLUMNS = (
     "error ours|error (a)|error (b)"
 )
 HEADER = "| " + " | ".join(NAMES_OF_COLUMNS.split("|")) + " |\n|" + "---|" * len(NAMES_OF_COLUMNS.split("|"))
-START, END = "<!-- figures of benchmarks/metrics.py -->", "<!-- end of figures -->"
 
 
 def cells(row):
@@ -306,38 +297,13 @@ def cells(row):
     return "| " + " | ".join(found + [f"{error[name]:.0e}" for name in ("ours", "direct", "accumulate")]) + " |"
 
 
-def write_docs(figures, page):
-    """Put the figures of a result file into a page, between the marks."""
-    result, text = json.loads(figures.read_text()), page.read_text()
-    on, speeds = result["machine"], result["stream"]["tokens_per_second"]
-    lines = [
-        f"{on['seconds'].capitalize()} seconds, torch {on['torch']}, {on['threads']} thread(s) of {on['cores']} cores:",
-        "",
-        HEADER,
-        *(cells(row) for row in result["sizes"]),
-        "",
-        f"A stream of {result['stream']['classes']} classes in {result['stream']['dim']} dimensions, batches of "
-        f"{result['stream']['batch']} float32 rows: {speeds['ours']:,.0f} rows a second through "
-        f"`ClassStatistics.update`, {speeds['index_add_']:,.0f} through a float64 `index_add_` of sums and squares "
-        f"({result['stream']['ratio']:.1f} times as fast).",
-    ]
-    before, rest = text.split(START)
-    page.write_text(before + START + "\n" + "\n".join(lines) + "\n" + END + rest.split(END)[1])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds")
     parser.add_argument("--sizes", help="SAMPLESxDIMxCLASSES, separated by commas")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument(
-        "--docs", type=Path, help="put the figures of the --json file into this page, and measure nothing"
-    )
     parser.add_argument("--cpu", action="store_true", help="one thread, processor seconds")
     options = parser.parse_args()
-    if options.docs:
-        write_docs(options.json, options.docs)
-        return
     clock = time.process_time if options.cpu else time.perf_counter
     if options.cpu:
         torch.set_num_threads(1)
@@ -354,11 +320,12 @@ def main():
         sizes_of = dict(zip(("samples", "dim", "classes"), size, strict=True))
         rows.append({**sizes_of, "seconds": best, "errors": error, "memory": memory})
         print(cells(rows[-1]), flush=True)
-    near_collapse()
+    near = near_collapse()
     streams = stream(clock, *((2000, 64, 1024, 4) if options.quick else ()))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        result = {"machine": machine(options.cpu), "sizes": rows, "stream": streams}
+        result = {"machine": machine("processor" if options.cpu else "wall-clock"), "sizes": rows}
+        result |= {"near": near, "stream": streams}
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 

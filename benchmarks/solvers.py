@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from _tables import Tables
 
 from neuralcollapse import losses
 from neuralcollapse.ufm import NormalizedUFM, RegularizedUFM, methods, solve
@@ -38,12 +39,7 @@ torch.set_num_threads(1)
 # Tables
 
 
-def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    print(f"\n### {title}\n")
-    print("| " + " | ".join(columns) + " |")
-    print("|" + "---|" * len(columns))
-    for row in rows:
-        print("| " + " | ".join(row) + " |", flush=True)
+TABLES = Tables()
 
 
 def shown(seconds: float) -> str:
@@ -160,7 +156,7 @@ def normalized(sizes: tuple[int, int, int], repeats: int, limits: dict[str, floa
             rows.append([method, f"pymanopt {kind}, {backend}", *cells])
     title = "Normalised cross-entropy, K = {}, n = {}, d = {}: seconds to a gap".format(*sizes)
     columns = ["ours", "rival", "1e-6: ours", "rival's", "ratio", "1e-10: ours", "rival's", "ratio"]
-    table(title, columns, rows)
+    TABLES.add("normalized", title, columns, rows)
 
 
 # Rivals on the regularised model
@@ -187,7 +183,7 @@ def regularized(sizes: tuple[int, int, int], repeats: int) -> None:
     mine = best["trust-region"][0]
     rows = [[name, shown(seconds), f"{norm:.1e}", f"{seconds / mine:.2g}x"] for name, (seconds, norm) in best.items()]
     title = "Regularised cross-entropy, K = {}, n = {}, d = {}: seconds to a gradient norm of 1e-8".format(*sizes)
-    table(title, ["solver", "seconds", "gradient norm reached", "times our trust region"], rows)
+    TABLES.add("regularized", title, ["solver", "seconds", "gradient norm reached", "times our trust region"], rows)
 
 
 def torch_objective(problem: RegularizedUFM) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -326,7 +322,7 @@ def growth(base: tuple[int, int, int], repeats: int) -> None:
                 cells.append(seconds)
             rows.append([method, name, f"{1e3 * cells[0]:.3g} ms", *(f"{cell / cells[0]:.2g}x" for cell in cells[1:])])
     title = "Time an iteration when one size grows, from K = {}, n = {}, d = {} (K at fixed N)".format(*base)
-    table(title, ["method", "size that grows", "at first", "3 times", "10 times"], rows)
+    TABLES.add("growth", title, ["method", "size that grows", "at first", "3 times", "10 times"], rows)
 
 
 def measure_memory(sizes: tuple[int, int, int], method: str, iterations: int, answer) -> None:
@@ -356,7 +352,8 @@ def memory(sizes: tuple[int, int, int], methods: list[str], iterations: int) -> 
         process.join()
         rows.append([method, f"{used / 2**20:.0f} MB", f"{used / point:.1f}"])
     title = "Peak memory beyond the start, K = {}, n = {}, d = {}".format(*sizes)
-    table(
+    TABLES.add(
+        "memory",
         f"{title} (point {point / 2**20:.0f} MB, logits {logits / 2**20:.0f} MB)",
         ["method", "peak", "copies of the point"],
         rows,
@@ -379,7 +376,12 @@ def recording(sizes: tuple[int, int, int], repeats: int) -> None:
         cells = (f"{100 * (best[name] / best['none'] - 1):+.0f} %" for name in records)
         rows.append([method, shown(best["none"]), *cells])
     title = "Whole solves to a gradient norm of 1e-8 with a history, K = {}, n = {}, d = {}".format(*sizes)
-    table(title, ["method", "seconds without", "value, nc1, accuracy", "value, nc1, nc2, nc3, accuracy"], rows)
+    TABLES.add(
+        "recording",
+        title,
+        ["method", "seconds without", "value, nc1, accuracy", "value, nc1, nc2, nc3, accuracy"],
+        rows,
+    )
 
 
 def starts(count: int) -> None:
@@ -393,7 +395,9 @@ def starts(count: int) -> None:
             found = from_many_starts(label, method, count)
             rows.append([label, method, f"{found['highest']:.1e}"])
             print("  ", *rows[-1], flush=True)
-    table(f"Largest excess over the closed form from {count} starts", ["problem", "method", "excess"], rows)
+    TABLES.add(
+        "starts", f"Largest excess over the closed form from {count} starts", ["problem", "method", "excess"], rows
+    )
 
 
 def large() -> None:
@@ -415,7 +419,8 @@ def large() -> None:
         ]
         rows.append(cells)
         print("  ", *cells, flush=True)
-    table(
+    TABLES.add(
+        "large",
         "Normalised cross-entropy, K = 1000, n = 50, d = 1024, to a gap of 1e-6 (one thread)",
         ["method", "seconds", "iterations", "gap", "peak memory so far"],
         rows,
@@ -428,6 +433,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="the largest problem besides")
     parts = ["normalized", "regularized", "growth", "memory", "recording", "starts", "large"]
     parser.add_argument("--only", choices=parts)
+    parser.add_argument("--json", type=Path, help="keep the tables in this file (evidence/bench/solvers.json)")
     chosen = parser.parse_args()
 
     def wanted(name: str) -> bool:
@@ -456,6 +462,8 @@ def main() -> None:
         starts(5 if chosen.quick else 100)
     if chosen.large or chosen.only == "large":
         large()
+    if chosen.json:
+        TABLES.save(chosen.json)
 
 
 if __name__ == "__main__":

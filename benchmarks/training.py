@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from _tables import Tables
 
 import neuralcollapse as nc
 from neuralcollapse.training import Plan, train
@@ -78,7 +79,7 @@ def bare_epoch(engine: Engine) -> Callable[[], None]:
     return epoch
 
 
-def compare(title: str, plan: Plan, budget: float) -> None:
+def compare(title: str, plan: Plan, budget: float) -> list[str]:
     engine = make_engine(plan)
     measure = lambda: measure_split(plan, engine.model, engine.data.train, Team(), CPU)  # noqa: E731
     rivals = {"ours": lambda: our_epoch(engine), "bare": bare_epoch(engine), "measure": measure}
@@ -86,13 +87,11 @@ def compare(title: str, plan: Plan, budget: float) -> None:
     best = {name: min(values) for name, values in times.items()}
     pairs = [ours / bare for ours, bare in zip(times["ours"], times["bare"], strict=True)]
     rate = len(engine.data.train) / best["ours"]
-    print(
-        f"{title:34} ours {rate:8.0f} images/s   ours/bare {best['ours'] / best['bare']:.3f} "
-        f"(median of pairs {statistics.median(pairs):.3f})   measuring/epoch {best['measure'] / best['ours']:.3f}"
-    )
+    ratios = (best["ours"] / best["bare"], statistics.median(pairs), best["measure"] / best["ours"])
+    return [title, f"{rate:,.0f}", *(f"{ratio:.2f}" for ratio in ratios)]
 
 
-def effects(plan: Plan, budget: float) -> None:
+def effects(plan: Plan, budget: float) -> list[list[str]]:
     variants = {
         "channels_last": plan,
         "contiguous": plan.model_copy(update={"channels_last": False}),
@@ -110,8 +109,7 @@ def effects(plan: Plan, budget: float) -> None:
 
     times = in_turns({**rivals, "two threads": two_threads}, budget, time.perf_counter)
     base = min(times["channels_last"])
-    for name, values in times.items():
-        print(f"{name:34} {min(values) / base:6.2f} x the time of channels_last, float32, one thread")
+    return [[name, f"{min(values) / base:.2f}x"] for name, values in times.items()]
 
 
 def collapse() -> None:
@@ -134,15 +132,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20.0, help="for each comparison")
     parser.add_argument("--collapse", action="store_true", help="also train the default plan to its end")
+    parser.add_argument("--json", type=Path, help="keep the tables in this file (evidence/bench/training.json)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     digits = Plan(data="digits", model="resnet8:width=16", batch_size=128, epochs=1000, schedule="constant")
-    compare("digits, resnet8 of width 16", digits, options.seconds)
-    narrow = digits.model_copy(update={"model": "resnet18:width=8"})
-    compare("digits, resnet18 of width 8", narrow, options.seconds)
-    perceptron = digits.model_copy(update={"model": "mlp:width=256,depth=4"})
-    compare("digits, mlp 4 x 256", perceptron, options.seconds)
-    effects(digits.model_copy(update={"per_class": 30}), options.seconds)
+    nets = ("resnet8:width=16", "resnet18:width=8", "mlp:width=256,depth=4")
+    rows = [compare(f"`{net}`", digits.model_copy(update={"model": net}), options.seconds) for net in nets]
+    tables = Tables()
+    columns = ["net", "images a second", "ours / bare, best epochs", "ours / bare, median of pairs"]
+    tables.add("loop", "An epoch of 1,500 digits against a bare loop", [*columns, "all metrics, in epochs"], rows)
+    rows = effects(digits.model_copy(update={"per_class": 30}), options.seconds)
+    if options.json:
+        tables.save(options.json)
+    # Wall-clock time, which a busy machine spoils: shown and not kept.
+    Tables().add("effects", "Memory layout, precision and threads, wall-clock time", ["variant", "time"], rows)
     if options.collapse:
         collapse()
 

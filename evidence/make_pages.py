@@ -1,191 +1,52 @@
-"""Write docs/results.md and the README's table of studies from the files in evidence/ (``make results``)."""
+"""Write every figure of README and docs from the files in evidence/ (``make results``).
+
+Two pages are made as a whole, results and gallery. In the others, what stands between a pair of marks
+
+    <!-- NAME: made by `make results` -->
+    <!-- end of NAME -->
+
+is made by the function of that name in ``study_pages`` or ``figures``; a test fails when a page says anything else.
+"""
 
 import argparse
-import json
+import re
 import sys
 from pathlib import Path
-from typing import Any
 
-from neuralcollapse.studies import Study, get, studies
+HERE = Path(__file__).resolve().parent
+HOME = HERE.parent
+sys.path.insert(0, str(HERE))
 
-HOME = Path(__file__).resolve().parent.parent
-EVIDENCE = HOME / "evidence" / "desk"
-PICTURES = HOME / "docs" / "evidence"
-BEGIN, END = "<!-- studies: made by `make results` -->", "<!-- end of studies -->"
-MARKS = {"holds": "holds", "contradicted": "**contradicted**", "underpowered": "*underpowered*"}
-NOT_RUN = "not run yet"
-INTRODUCTION = """\
-What the studies gave at desk size. This page is made from `evidence/desk` by `make results`; its numbers are nobody's
-handwriting.
+import figures  # noqa: E402
+import study_pages  # noqa: E402
 
-A study's claim has parts, each one thing that the paper says. A part *holds* if its whole interval (95 %, over seeds)
-is inside the limit, is *contradicted* if the interval is wholly outside and the nets do what the claim presupposes (its
-floor), and is *underpowered* otherwise. The worst of the paper's parts decides; parts marked *ours* do not. Limits come
-from the papers' numbers or words, and were written down before the runs, which use seeds that no pilot saw.
-
-The studies of `imbalance` and `codes` go beyond the four papers: in the paper's place stands a statement of
-[Theory](theory.md), or of a work that the source names."""
-BEYOND = ("imbalance", "codes")
-REMARKS = """\
-- `mse/bias`: its parts on nets were the paper's in a first run, and one was contradicted as it is now. The paper states
-  minimisers of the model and runs no such nets; after that run these parts were marked *ours* and those on the model
-  were added.
-- `geometric/value` was run first with seeds below 10, with the same verdicts; the run shown has seeds from 10 on.
-- `codes/temperature`, `normalized/speed` and `normalized/temperature-ufm`: pilots with other seeds had shown the
-  outcome before the limits were committed; the limits were not changed for it."""
-"""What a reader should know of limits and seeds."""
-
-MISSING = """\
-Figures 1 and 2 of the geometric paper and figure 1 of the mse paper are drawings without a result. The main texts of
-the geometric and normalized papers were not at hand: their figures are known from the appendices and released code, and
-table 1 of the normalized paper was not seen."""
+BLOCK = re.compile(r"(<!-- ([\w-]+): made by `make results` -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
+BLOCKS = study_pages.BLOCKS | figures.BLOCKS
 
 
 def pages() -> dict[Path, str]:
     """The text of each page, by its path."""
-    found = {name: _read(name) for name in studies}
-    readme = HOME / "README.md"
-    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return {
-        HOME / "docs" / "results.md": _results(found),
-        readme: f"{before}{BEGIN}\n{_table_of_readme(found)}{END}{after}",
+    found = study_pages.read_all()
+    made = {
+        HOME / "docs" / "results.md": study_pages.results(found),
+        HOME / "docs" / "gallery.md": study_pages.gallery(found),
     }
-
-
-def _read(name: str) -> dict[str, Any] | None:
-    file = EVIDENCE / f"{name}.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
-
-
-def _count(found: dict[str, dict[str, Any] | None]) -> str:
-    verdicts = [facts["verdict"] if facts else NOT_RUN for facts in found.values()]
-    counted = [f"{verdicts.count(word)} {word}" for word in (*MARKS, NOT_RUN) if word in verdicts]
-    return f"{len(found)} studies: {', '.join(counted)}."
-
-
-def _table_of_readme(found: dict[str, dict[str, Any] | None]) -> str:
-    lines = [_count(found), "", "| study | question | at desk size |", "|---|---|---|"]
-    for name, facts in found.items():
-        verdict = MARKS[facts["verdict"]] if facts else NOT_RUN
-        lines.append(f"| `{name}` | {_cell(get(name).question)} | {verdict} |")
-    return "\n".join(lines) + "\n"
-
-
-def _results(found: dict[str, dict[str, Any] | None]) -> str:
-    lines = [
-        "# Results",
-        "",
-        INTRODUCTION,
-        "",
-        _count(found),
-        "",
-        "```",
-        "neuralcollapse study run all --profile desk --root data --out results",
-        "neuralcollapse report results --out report.html",
-        "make results",
-        "```",
-        "",
-        "| study | figures | verdict | parts that hold | decided by | interval | limit | CPU minutes | nets | images |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-        *(_row(name, facts) for name, facts in found.items()),
-        "",
-        "Images: training images of a net, before any are held out.",
-        "",
-        "## To know of these runs",
-        "",
-        REMARKS,
-        "",
-        "## What is not here",
-        "",
-        MISSING,
-        "",
-        "## Study by study",
-        "",
-    ]
-    for name, facts in found.items():
-        lines += _section(get(name), facts)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _row(name: str, facts: dict[str, Any] | None) -> str:
-    study = get(name)
-    link = f"[`{name}`](#{name.replace('/', '')})"
-    if facts is None:
-        return f"| {link} | {', '.join(study.figures)} | {NOT_RUN} | | | | | | | |"
-    paper = [part for part in facts["parts"] if part["kind"] == "paper"]
-    deciding = next(part for part in facts["parts"] if part["decides"])
-    holds = f"{sum(part['verdict'] == 'holds' for part in paper)} of {len(paper)}"
-    images = ", ".join(f"{count:,}" for count in facts["images"])
-    entries = (
-        *(link, ", ".join(study.figures), MARKS[facts["verdict"]], holds, _cell(deciding["says"]), _interval(deciding)),
-        *(_cell(deciding["limit"]), f"{facts['cpu_minutes']:.1f}", str(facts["nets"] or ""), images),
-    )
-    return f"| {' | '.join(entries)} |"
-
-
-def _section(study: Study, facts: dict[str, Any] | None) -> list[str]:
-    lines = [f"### {study.id}", "", f"**{study.question}**", ""]
-    if facts is None:
-        return [*lines, f"It is {NOT_RUN}. What it claims: `neuralcollapse study show {study.id}`.", ""]
-    lines += [f"{_sentence(facts['verdict'])} {facts['setting'] or ''}".rstrip(), ""]
-    speaker = "the theory" if study.paper in BEYOND else "the paper"
-    lines += [
-        f"| {speaker} says | source | verdict | measured | limit | the paper's numbers |",
-        "|---|---|---|---|---|---|",
-    ]
-    for part in facts["parts"]:
-        source = "ours" if part["kind"] == "ours" else part["source"]
-        if part["erratum"] is not None:
-            source += f" ([erratum {part['erratum']}](theory.md#errata))"
-        values = study.paper_values.get(part["name"], "")
-        entries = (part["says"], source, MARKS[part["verdict"]], _interval(part), part["limit"], values)
-        lines.append("| " + " | ".join(_cell(entry) for entry in entries) + " |")
-    lines += ["", *(f"- {part['name']}: {part['why']}" for part in facts["parts"] if part["why"]), ""]
-    for name, rows in facts["sensitivity"].items():
-        lines += _sensitivity(name, rows)
-    if (PICTURES / f"{study.id}.svg").is_file():
-        lines += [f"![{study.question}](evidence/{study.id}.svg)", ""]
-    return lines
-
-
-def _sensitivity(name: str, rows: list[dict[str, Any]]) -> list[str]:
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    table = [f"How *{name}* depends on what the paper leaves open:", "", "| " + " | ".join(columns) + " |"]
-    table.append("|" + "---|" * len(columns))
-    table += ["| " + " | ".join(_cell(_number(row.get(column))) for column in columns) + " |" for row in rows]
-    return [*table, ""]
-
-
-def _sentence(verdict: str) -> str:
-    return {"holds": "Holds.", "contradicted": "Contradicted.", "underpowered": "Underpowered."}[verdict]
-
-
-def _interval(part: dict[str, Any]) -> str:
-    if part["measured"] is None:
-        return ""
-    if part["low"] is None or part["low"] == part["high"]:
-        return _number(part["measured"])
-    return f"{_number(part['measured'])} ({_number(part['low'])} to {_number(part['high'])})"
-
-
-def _number(value: Any) -> str:
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    for path in [HOME / "README.md", *sorted((HOME / "docs").glob("*.md"))]:
+        if path not in made and BLOCK.search(text := path.read_text(encoding="utf-8")):
+            made[path] = BLOCK.sub(lambda block: block[1] + BLOCKS[block[2]]().rstrip() + "\n" + block[3], text)
+    return made
 
 
 def main() -> int:
     """Write the pages, or with --check say which would change."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a page would change")
     check = parser.parse_args().check
-    stale = [path for path, text in pages().items() if path.read_text(encoding="utf-8") != text]
+    made = pages()
+    stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if not check:
-            path.write_text(pages()[path], encoding="utf-8")
+            path.write_text(made[path], encoding="utf-8")
         sys.stdout.write(f"{'stale' if check else 'wrote'} {path.relative_to(HOME)}\n")
     return 1 if check and stale else 0
 

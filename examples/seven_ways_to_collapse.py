@@ -1,10 +1,10 @@
 """One net, one plan, seven losses and heads: how far does each collapse?
 
-    python examples/seven_ways_to_collapse.py                                        a quick look, on embedded digits
-    python examples/seven_ways_to_collapse.py --full --root data --picture nc.svg    what docs/training.md shows
+    python examples/seven_ways_to_collapse.py                            a quick look
+    python examples/seven_ways_to_collapse.py --full --picture nc.svg    what docs/training.md shows
 
-``--full`` trains on 2,000 images of MNIST at 14x14, about a minute of one thread for each case; finished runs in
-``--out`` are not repeated. The picture needs matplotlib.
+Both train on the embedded digits; ``--full`` takes a few minutes of one thread. Finished runs in ``--out`` are not
+repeated.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import json
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,10 +28,11 @@ CASES = {
     "normalised, tau 10": {"head": "normalized:temperature=10"},
 }
 METRICS = ("nc1", "nc2", "nc3")
+HEADER = "| case | nc1 | nc2 | nc3 | nc1 falls by | train | test | seconds |\n|---|---|---|---|---|---|---|---|"
 NOTHING = 1e-12
 SHARED = {"model": "resnet8:width=8", "learning_rate": 0.1, "schedule": "cosine", "weight_decay": 5e-3}
-FULL = {"data": "mnist:size=14", "per_class": 200, "test_per_class": 100, "epochs": 100}
-QUICK = {"data": "digits", "per_class": 20, "test_per_class": 10, "epochs": 5}
+FULL = {"epochs": 100}
+QUICK = {"per_class": 20, "test_per_class": 10, "epochs": 5}
 
 
 def plan_of(case: dict, full: bool) -> Plan:
@@ -38,25 +40,36 @@ def plan_of(case: dict, full: bool) -> Plan:
     return Plan(metrics=METRICS, **SHARED | (FULL if full else QUICK) | case)
 
 
-def run_case(name: str, plan: Plan, out: Path, root: str | None) -> tuple[Run, float]:
+def run_case(name: str, plan: Plan, out: Path) -> tuple[Run, float]:
     """The run and its seconds of processor time, from ``out`` if it is there."""
     folder = out / name.translate(str.maketrans(" .=", "---", ","))
     clock = folder / "seconds.json"
     begin = time.process_time()
-    run = train(plan, folder, root=root, resume=True, checkpoint_seconds=600)
+    run = train(plan, folder, resume=True, checkpoint_seconds=600)
     if not clock.exists():
         clock.write_text(json.dumps(time.process_time() - begin))
     return run, json.loads(clock.read_text())
 
 
-def table_row(name: str, run: Run, seconds: float) -> str:
-    """First and last value of each metric, accuracies and time, as a line of Markdown."""
-    first = next(row for row in run.history if row["split"] == "train")
-    last = run.final()
-    changes = [f"{first[key]:.2g} -> {last[key]:.2g}" if first[key] > NOTHING else "0 (fixed)" for key in METRICS]
-    factor = f"{first['nc1'] / last['nc1']:.0f}"
-    accuracies = [f"{100 * run.final(split)['accuracy']:.4g} %" for split in ("train", "test")]
-    return "| " + " | ".join([name, *changes, factor, *accuracies, f"{seconds:.0f}"]) + " |"
+def facts_of(run: Run, seconds: float) -> dict[str, Any]:
+    """First and last value of each metric, accuracies and processor seconds."""
+    first, last = next(row for row in run.history if row["split"] == "train"), run.final()
+    accuracies = {split: run.final(split)["accuracy"] for split in ("train", "test")}
+    return {
+        "first": {key: first[key] for key in METRICS},
+        "last": {key: last[key] for key in METRICS},
+        "accuracy": accuracies,
+        "seconds": seconds,
+    }
+
+
+def table_row(name: str, facts: dict[str, Any]) -> str:
+    """The facts of a case as a line of Markdown."""
+    first, last = facts["first"], facts["last"]
+    changes = [f"{first[key]:.2g} → {last[key]:.2g}" if first[key] > NOTHING else "0 (fixed)" for key in METRICS]
+    accuracies = [f"{100 * value:.4g} %" for value in facts["accuracy"].values()]
+    cells = [name, *changes, f"{first['nc1'] / last['nc1']:.3g}", *accuracies, f"{facts['seconds']:.0f}"]
+    return "| " + " | ".join(cells) + " |"
 
 
 def draw(runs: dict[str, Run], path: Path) -> None:
@@ -90,24 +103,28 @@ def draw(runs: dict[str, Run], path: Path) -> None:
 def main() -> None:
     """Train, print the table, draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="2,000 images of MNIST instead of a quick look")
-    parser.add_argument("--root", help="folder of the data (default: the variable NEURALCOLLAPSE_DATA)")
+    parser.add_argument("--full", action="store_true", help="all digits and 100 epochs instead of a quick look")
     parser.add_argument("--out", help="folder of the runs (default: one that is deleted)")
     parser.add_argument("--only", choices=list(CASES), help="train this case only")
     parser.add_argument("--picture", type=Path, help="file to draw to, .svg or .png")
+    parser.add_argument("--json", type=Path, help="file for the table's figures")
     options = parser.parse_args()
     torch.set_num_threads(1)
     runs: dict[str, Run] = {}
+    facts: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(options.out or temporary)
-        print("| case | nc1 | nc2 | nc3 | nc1 falls by | train | test | seconds |")
-        print("|---|---|---|---|---|---|---|---|")
+        print(HEADER)
         for name, case in CASES.items():
             if options.only in (None, name):
-                runs[name], seconds = run_case(name, plan_of(case, options.full), out, options.root)
-                print(table_row(name, runs[name], seconds), flush=True)
+                runs[name], seconds = run_case(name, plan_of(case, options.full), out)
+                facts[name] = facts_of(runs[name], seconds)
+                print(table_row(name, facts[name]), flush=True)
         if options.picture:
             draw(runs, options.picture)
+        if options.json:
+            plan = plan_of({}, options.full).model_dump(include={"data", "model", "epochs", *SHARED})
+            options.json.write_text(json.dumps({"plan": plan, "cases": facts}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

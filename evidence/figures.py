@@ -1,0 +1,186 @@
+"""Figures of small runs and benchmarks as the sentences and tables that pages show."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+EVIDENCE = Path(__file__).resolve().parent
+
+
+def _read(name: str) -> dict[str, Any]:
+    return json.loads((EVIDENCE / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def parameters() -> str:
+    """docs/models.md: sizes of the papers' nets."""
+    facts = _read("small/parameters")
+    wide = ", ".join(f"{count / 1e6:.1f} M for w = {width}" for width, count in facts["wide_resnet50"].items())
+    return (
+        f"With d = K = 10 and a fixed head, ResNet18 has {_percent(facts['saved_by_fixed_head'])} fewer trainable "
+        "parameters, the share that the geometric paper reports. "
+        f"Parameters of `wide_resnet50(width=w)` with 100 classes: {wide}."
+    )
+
+
+def dead_units() -> str:
+    """docs/models.md: classes lost under a fixed head."""
+    facts = _read("small/dead-units")
+    plan, canonical, auto = facts["plan"], facts["frames"]["canonical"], facts["frames"]["auto"]
+    return (
+        f"On the embedded digits (`{plan['model']}`, {plan['loss']}, rate {plan['learning_rate']}, {plan['epochs']} "
+        f"epochs) the canonical frame ends at {_percent(canonical['accuracy'])} training accuracy, with "
+        f"{canonical['classes_lost']} classes lost; `frame=auto` at {_percent(auto['accuracy'])}, with "
+        f"{auto['classes_lost']} lost."
+    )
+
+
+def seven_ways() -> str:
+    """docs/training.md: seven losses and heads."""
+    facts = _read("small/seven-ways")
+    plan, rows = facts["plan"], []
+    for name, case in facts["cases"].items():
+        first, last = case["first"], case["last"]
+        changes = [f"{first[key]:.2g} → {last[key]:.2g}" if first[key] > 1e-12 else "0 (fixed)" for key in first]
+        accuracies = [_percent(case["accuracy"][split]) for split in ("train", "test")]
+        rows.append([name, *changes, f"{first['nc1'] / last['nc1']:.3g}", *accuracies, f"{case['seconds']:.0f}"])
+    columns = ["case", "nc1", "nc2", "nc3", "nc1 falls by", "train", "test", "seconds"]
+    return (
+        f"The embedded digits, `{plan['model']}`, rate {plan['learning_rate']}, {plan['schedule']}, weight decay "
+        f"{plan['weight_decay']}, {plan['epochs']} epochs; one seed. Arrows go from the first epoch to the last; "
+        f"processor seconds on one thread of a busy machine.\n\n{_table(columns, rows)}"
+    )
+
+
+def feature_decay() -> str:
+    """docs/training.md: a net beside the model with the same decays."""
+    facts = _read("small/feature-decay")
+    plan = facts["plan"]
+    rows = [
+        [f"{row['feature_decay']:g}"]
+        + [f"{row['predicted'][key]:.3g}, {row['measured'][key]:.3g}" for key in ("weight_norm", "feature_norm")]
+        + [f"{row['predicted']['logit_scale']:.3g}, {row['measured']['logit_scale']:.3g}"]
+        for row in facts["rows"]
+    ]
+    columns = ["feature decay", *(f"{name} predicted, measured" for name in ("\\|w\\|", "\\|h\\|", "logit scale"))]
+    return (
+        f"{10 * plan['per_class']} digits, `{plan['model']}`, {plan['epochs']} epochs, weight and bias decay "
+        f"{plan['weight_decay']}:\n\n{_table(columns, rows)}"
+    )
+
+
+def random_labels() -> str:
+    """docs/training.md: nets that fit labels drawn at random."""
+    facts = _read("small/random-labels")
+    rows = [[str(row["width"]), _percent(row["accuracy"]), f"{row['nc1']:.2g}"] for row in facts["rows"]]
+    plan = facts["plan"]
+    return (
+        f"{10 * plan['per_class']} digits, MLP with 4 hidden layers, weight decay {plan['weight_decay']}, "
+        f"{plan['epochs']} epochs:\n\n{_table(['width', 'train accuracy', 'nc1'], rows)}"
+    )
+
+
+def few_samples() -> str:
+    """docs/metrics.md: how few samples flatter the plug-in metrics."""
+    facts = _read("small/few-samples")
+    sizes = facts["sizes"]
+    return (
+        f"{sizes['per_class']} samples a class of {sizes['classes']} classes in {sizes['dim']} dimensions at σ = "
+        f"{sizes['sigma']} have `nc1_quotient` {facts['plain']:.1f} and `nc1_quotient_debiased` "
+        f"{facts['debiased']:.1f}, where the distribution has {facts['truth']:.1f} "
+        f"(means over {sizes['trials']} draws)."
+    )
+
+
+def attack() -> str:
+    """docs/reliability.md: the last long attack."""
+    facts = _read("attack")
+    kinds = [name for name, entry in facts.items() if isinstance(entry, dict) and "tried" in entry]
+    rows = [
+        [name, str(facts[name]["tried"]), ", ".join(f"{end}: {n}" for end, n in facts[name]["ended"].items()),
+         str(len(facts[name]["bad"]))]
+        for name in kinds
+    ]  # fmt: skip
+    table = _table(["attack", "tried", "how they ended", "bad"], rows)
+    return f"Version {facts['version']}, seed {facts['seed']}, {facts['minutes']:g} minutes:\n\n{table}"
+
+
+def bench(name: str) -> str:
+    """The tables of a benchmark, under its machine."""
+    if not (EVIDENCE / "bench" / f"{name}.json").is_file():
+        return f"Not run yet: `python benchmarks/{name}.py --json evidence/bench/{name}.json`, then `make results`."
+    facts = _read(f"bench/{name}")
+    parts = [_machine(facts["machine"]), ""]
+    for entry in (one for tables in facts["tables"].values() for one in tables):
+        parts += [f"#### {entry['title']}", "", _table(entry["columns"], entry["rows"]), ""]
+    return "\n".join(parts)
+
+
+def bench_metrics() -> str:
+    """docs/metrics.md: nc1 to nc4 against two usual ways and the limit of the machine."""
+    facts = _read("bench/metrics")
+    columns = ["N, d, K", "(c) limit", "ours", "/ limit", "(a)", "/ ours", "(b)", "/ ours", "streamed", "with margins"]
+    columns += ["core", "/ ours", "all", "/ ours", "memory", "error ours", "error (a)", "error (b)"]
+    stream = facts["stream"]
+    speeds = stream["tokens_per_second"]
+    return (
+        f"{_machine(facts['machine'])}\n\n{_table(columns, [_cells(row) for row in facts['sizes']])}\n\n"
+        f"A stream of {stream['classes']} classes in {stream['dim']} dimensions, batches of {stream['batch']} float32 "
+        f"rows: {speeds['ours']:,.0f} rows a second through `ClassStatistics.update`, "
+        f"{speeds['index_add_']:,.0f} through a float64 `index_add_` of sums and squares "
+        f"({stream['ratio']:.1f} times as fast)."
+    )
+
+
+def bench_near() -> str:
+    """docs/metrics.md: what is left of nc1 close to collapse."""
+    rows = [
+        [f"{row['spread']:g}", *(f"{row['errors'][name]:.0e}" for name in ("ours", "direct", "accumulate"))]
+        for row in _read("bench/metrics")["near"]
+    ]
+    return _table(["spread", "ours", "(a)", "(b)"], rows)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    best, error, ours = row["seconds"], row["errors"], row["seconds"]["ours"]
+    found = [", ".join(str(row[name]) for name in ("samples", "dim", "classes"))]
+    found += [f"{best['limit']:.3f}", f"{ours:.3f}", f"{ours / best['limit']:.2f}"]
+    for name in ("direct", "accumulate"):
+        found += [f"{best[name]:.2f}", f"{best[name] / ours:.1f}x"]
+    found += [f"{best['streamed']:.2f}", f"{best['margins']:.2f}"]
+    for name in ("core", "all"):
+        found += [f"{best[name]:.2f}", f"{best[name] / ours:.1f}x"] if name in best else ["-", "-"]
+    found.append(f"{row['memory'] / 2**20:.0f} MB")
+    return found + [f"{error[name]:.0e}" for name in ("ours", "direct", "accumulate")]
+
+
+def _machine(facts: dict[str, Any]) -> str:
+    return (
+        f"{facts['seconds'].capitalize()} seconds on {facts['threads']} thread of {facts['cores']} cores "
+        f"({facts['processor']}), torch {facts['torch']}."
+    )
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "parameters": parameters,
+    "dead-units": dead_units,
+    "seven-ways": seven_ways,
+    "feature-decay": feature_decay,
+    "random-labels": random_labels,
+    "few-samples": few_samples,
+    "attack": attack,
+    "bench-metrics": bench_metrics,
+    "bench-near": bench_near,
+    "bench-solvers": lambda: bench("solvers"),
+    "bench-training": lambda: bench("training"),
+}
+"""What pages have between marks, by name."""
