@@ -4,14 +4,16 @@ K classes, d dimensions; M (K, d) holds the class means minus the global mean h_
 classifier.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ._pairs import PairSum, Rows, add_pairs
 from ._precision import rounding_of
 from ._statistics import ClassStatistics
 from .accumulators.scatter import add_gram, symmetric
@@ -39,6 +41,8 @@ WHY = {
     "out_of_distribution": "no out-of-distribution features were given",
 }
 
+
+Sum = TypeVar("Sum", bound=PairSum)
 
 NOISE = 0.5
 """Of eps x rms x (sqrt K + sqrt d): rounding errors of real networks reach .04, or .2 with one sample a class."""
@@ -211,6 +215,37 @@ class Geometry:
             if name in self.__dict__:
                 result.__dict__[name] = self.__dict__[name]
         return result
+
+    @cached_property
+    def _pair_sums(self) -> dict[type[PairSum], PairSum | NotApplicableError | None]:
+        """What is collected over pairs of classes: ``None`` where it was announced and not yet asked for."""
+        return {}
+
+    def announce(self, kinds: Iterable[type[PairSum]]) -> None:
+        """Say what will be asked of :meth:`pair_sum`, so that one pass over the pairs gives all of it."""
+        for kind in kinds:
+            self._pair_sums.setdefault(kind, None)
+
+    def pair_sum(self, kind: type[Sum]) -> Sum:
+        """A sum over pairs of classes, taken with all others that were announced for the same vectors."""
+        self.announce([kind])
+        if self._pair_sums[kind] is None:
+            rows = self.centred if kind.of == "means" else self.weight
+            if rows is None:
+                raise self.lacking("weight")
+            vectors, ready = Rows(rows), []
+            for other in [k for k, found in self._pair_sums.items() if found is None and k.of == kind.of]:
+                try:
+                    ready.append(other(self, vectors))
+                    self._pair_sums[other] = ready[-1]
+                except NotApplicableError as error:
+                    self._pair_sums[other] = error
+            add_pairs(vectors, ready)
+        found = self._pair_sums[kind]
+        if isinstance(found, NotApplicableError):
+            raise found
+        assert isinstance(found, kind)
+        return found
 
     def lacking(self, need: str) -> NotApplicableError:
         """The error for a part that is not there."""

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from .._support.checks import describe
 from ._geometry import Geometry
+from ._pairs import PairSum, Rows, Tile
 
-__all__ = ["PerClass", "class_groups", "per_class_of"]
+__all__ = ["PerClass", "class_groups", "pairs_of_classes", "per_class_of"]
 
 MOST_PAIRED = 2000
 """Classes up to which the nearest other mean is looked for: K^2 d multiplications."""
@@ -88,6 +89,31 @@ class PerClass:
         return cls(tuple(str(name) for name in columns["names"]), **tensors)
 
 
+class NearestMeans(PairSum):
+    """For every class the class with the nearest mean (the first of several)."""
+
+    def __init__(self, geometry: Geometry, vectors: Rows):
+        self._squares = torch.full((vectors.count,), torch.inf, dtype=torch.float64)
+        self.numbers = torch.zeros(vectors.count, dtype=torch.int64)
+
+    def add(self, tile: Tile) -> None:
+        """Look for nearer means in both directions of a tile."""
+        self._take(tile.left, tile.other, *tile.distances.min(1))
+        if tile.orders == 2:
+            self._take(tile.right, tile.start, *tile.distances.min(0))
+
+    def _take(self, classes: slice, first: int, squares: Tensor, places: Tensor) -> None:
+        nearer = squares < self._squares[classes]
+        self.numbers[classes] = torch.where(nearer, places + first, self.numbers[classes])
+        self._squares[classes] = torch.where(nearer, squares, self._squares[classes])
+
+
+def pairs_of_classes(geometry: Geometry) -> tuple[type[PairSum], ...]:
+    """What :func:`per_class_of` reads of pairs of classes."""
+    few = 2 <= geometry.num_classes <= MOST_PAIRED
+    return (NearestMeans,) if few and bool((geometry.counts > 0).all()) else ()
+
+
 def per_class_of(geometry: Geometry, names: Sequence[str], variances: bool) -> PerClass:
     """The rows of a geometry; ``variances`` says whether it holds those."""
     counts, centred, weight = geometry.counts, geometry.centred, geometry.weight
@@ -97,9 +123,9 @@ def per_class_of(geometry: Geometry, names: Sequence[str], variances: bool) -> P
         weight_norms = torch.linalg.vector_norm(weight, dim=1)
         lengths = (weight_norms * norms).clamp(min=torch.finfo(torch.float64).tiny)
         cosines = (weight * centred).sum(1) / lengths
-    if 2 <= geometry.num_classes <= MOST_PAIRED and bool((counts > 0).all()):
-        apart = torch.cdist(centred, centred, compute_mode="donot_use_mm_for_euclid_dist")
-        distances, nearest = apart.fill_diagonal_(torch.inf).min(1)
+    if pairs_of_classes(geometry):
+        nearest = geometry.pair_sum(NearestMeans).numbers
+        distances = torch.linalg.vector_norm(centred - centred[nearest], dim=1)
     right, near = geometry.samples.right, geometry.samples.nearest_right
     safe = (counts if geometry.samples.decided is None else geometry.samples.decided).clamp(min=1)
     return PerClass(

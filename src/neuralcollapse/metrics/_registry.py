@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from .._support.registry import Registry, unknown_name
 from ._geometry import Geometry, Need
+from ._pairs import PairSum
 
 __all__ = ["METRICS", "Metric", "define", "select"]
 
@@ -20,7 +21,8 @@ class Metric:
     ``at_collapse`` gives the value at exact collapse for K classes; ``at_random`` says what features without
     structure give, and ``random_value(K, n, d)`` is that as a number where one is known (independent standard
     normal features and classifier, n samples a class). ``core`` metrics cost at most products with the class
-    means; they are what a report has unless it is asked for more.
+    means; they are what a report has unless it is asked for more. ``pairs`` is what it reads of pairs of classes: one
+    pass over these serves all metrics of a report.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Metric:
     needs: frozenset[Need] = frozenset()
     random_value: Callable[[int, int, int], float] | None = field(default=None, compare=False)
     core: bool = True
+    pairs: tuple[type[PairSum], ...] = field(default=(), compare=False)
 
 
 METRICS: Registry[Metric] = Registry("metric")
@@ -55,6 +58,7 @@ def define(
     needs: tuple[Need, ...] = (),
     random_value: Callable[[int, int, int], float] | None = None,
     core: bool = True,
+    pairs: tuple[type[PairSum], ...] = (),
 ) -> Callable[[Callable[[Geometry], float]], Callable[[Geometry], float]]:
     """Register the decorated function of a :class:`Geometry` as the metric ``name``."""
     value = at_collapse if callable(at_collapse) else lambda num_classes: float(at_collapse)
@@ -75,6 +79,7 @@ def define(
                 frozenset(needs),
                 random_value,
                 core,
+                pairs,
             )
         )
         return compute

@@ -19,7 +19,7 @@ from ._attributes import MetricAttributes
 from ._comparison import ReportComparison
 from ._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
 from ._inputs import as_classifier
-from ._per_class import PerClass, class_groups, per_class_of
+from ._per_class import PerClass, class_groups, pairs_of_classes, per_class_of
 from ._registry import METRICS, Metric, select
 from ._render import metric_table, page_of, rendered, short
 from ._selection import Selection
@@ -230,6 +230,8 @@ def evaluate(
     """Compute the chosen metrics; ``class_names`` are those of all classes, measured or not."""
     values: dict[str, float | None] = {}
     reasons: dict[str, str] = {}
+    geometry.announce(kind for metric in chosen for kind in metric.pairs)
+    geometry.announce(pairs_of_classes(geometry))
     for metric in chosen:
         try:
             value = metric.compute(geometry)

@@ -1,17 +1,16 @@
 """Equal norms, equal angles, maximal angles: the parts of NC2 as Papyan, Han and Donoho (2020) plot them."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from .._geometry import Geometry, NotApplicableError
+from .._pairs import PairSum, Rows, Tile
 from .._registry import define
 
 PAPER = "Papyan, Han and Donoho 2020"
-TILE = 1024
 
 
 def equinorm(rows: Float[Tensor, "K d"]) -> float:
@@ -30,64 +29,87 @@ def unit_rows(rows: Float[Tensor, "K d"]) -> Float[Tensor, "K d"]:
     return scaled / norms
 
 
-def _mean_over_pairs(rows: Float[Tensor, "K d"], value: Callable[[Tensor], Tensor]) -> float:
-    """The mean of ``value(cosine)`` over ordered pairs of different rows, in tiles."""
-    unit = unit_rows(rows)
-    count, total = unit.shape[0], 0.0
-    for start in range(0, count, TILE):
-        stop = min(start + TILE, count)
-        cosines = unit[start:stop] @ unit.T
-        own = torch.arange(start, stop)
-        values = value(cosines)
-        values[own - start, own] = 0.0
-        total += float(values.sum())
-    return total / (count * (count - 1))
+def check_directions(vectors: Rows) -> None:
+    """Raise unless every row has a direction."""
+    zero = (vectors.lengths == 0).nonzero()
+    if zero.shape[0]:
+        raise NotApplicableError(f"the vector of class {int(zero[0])} is zero, so it has no direction")
 
 
-def equiangular(rows: Float[Tensor, "K d"]) -> float:
-    """Standard deviation of the cosines between different rows."""
-    mean = _mean_over_pairs(rows, lambda cosines: cosines)
-    return math.sqrt(_mean_over_pairs(rows, lambda cosines: (cosines - mean).square()))
+class MeanAngles(PairSum):
+    """Sums over pairs of different class means of (cos - mean cos)^2 and |cos + 1/(K-1)|."""
+
+    def __init__(self, geometry: Geometry, vectors: Rows):
+        _ = geometry.require_means() if self.of == "means" else geometry.require_weight()
+        check_directions(vectors)
+        self.pairs = vectors.count * (vectors.count - 1)
+        self._mean, self._ideal = vectors.mean_cosine, -1.0 / (vectors.count - 1)
+        self._squares = self._apart = 0.0
+
+    def add(self, tile: Tile) -> None:
+        """Add the deviations of a tile's cosines; the mean is known, so none comes from a cancellation."""
+        values = tile.without_own(tile.cosines - self._mean, 0.0)
+        self._squares += tile.orders * float(torch.linalg.vector_norm(values)) ** 2
+        torch.sub(tile.cosines, self._ideal, out=values)
+        self._apart += tile.orders * float(tile.without_own(values.abs_(), 0.0).sum())
+
+    def equiangular(self) -> float:
+        """Standard deviation of the cosines between different rows."""
+        return math.sqrt(self._squares / self.pairs)
+
+    def max_angle(self) -> float:
+        """Mean of |cosine + 1/(K-1)| over different rows."""
+        return self._apart / self.pairs
 
 
-def max_angle(rows: Float[Tensor, "K d"]) -> float:
-    """Mean of |cosine + 1/(K-1)| over different rows."""
-    ideal = 1.0 / (rows.shape[0] - 1)
-    return _mean_over_pairs(rows, lambda cosines: (cosines + ideal).abs())
+class WeightAngles(MeanAngles):
+    """The same of the rows of the classifier."""
+
+    of = "weight"
 
 
-FAMILY = (
-    ("equinorm", equinorm, "std of |x_k| / mean of |x_k|", math.inf, "about 1/sqrt(2d)"),
-    ("equiangular", equiangular, "std over k != j of cos(x_k, x_j)", 1.0, "about 1/sqrt(d)"),
-    (
-        "max_angle",
-        max_angle,
-        "mean over k != j of |cos(x_k, x_j) + 1/(K-1)|",
-        2.0,
-        "about sqrt(2/(pi d)) for large K",
-    ),
-)
-for _name, _measure, _definition, _highest, _random in FAMILY:
-
-    @define(
-        f"{_name}_weight",
-        property="NC2 geometry",
-        definition=f"{_definition}, x_k the rows of W",
-        paper=PAPER,
-        highest=_highest,
-        at_random=f"{_random} for a normal classifier",
-        needs=("weight",),
-    )
-    def _of_weight(geometry: Geometry, measure: Callable[[Tensor], float] = _measure) -> float:
-        return measure(geometry.require_weight())
+EQUINORM = "std of |x_k| / mean of |x_k|"
+EQUIANGULAR = "std over k != j of cos(x_k, x_j)"
+MAX_ANGLE = "mean over k != j of |cos(x_k, x_j) + 1/(K-1)|"
+ROWS = {
+    "weight": (WeightAngles, "x_k the rows of W", "a normal classifier", ("weight",)),
+    "means": (MeanAngles, "x_k the centred class means", "normal features", ()),
+}
+for _of, (_kind, _whose, _random, _needs) in ROWS.items():
 
     @define(
-        f"{_name}_means",
+        f"equinorm_{_of}",
         property="NC2 geometry",
-        definition=f"{_definition}, x_k the centred class means",
+        definition=f"{EQUINORM}, {_whose}",
         paper=PAPER,
-        highest=_highest,
-        at_random=f"{_random} for normal features",
+        at_random=f"about 1/sqrt(2d) for {_random}",
+        needs=_needs,
     )
-    def _of_means(geometry: Geometry, measure: Callable[[Tensor], float] = _measure) -> float:
-        return measure(geometry.require_means())
+    def _equinorm(geometry: Geometry, of: str = _of) -> float:
+        return equinorm(geometry.require_weight() if of == "weight" else geometry.require_means())
+
+    @define(
+        f"equiangular_{_of}",
+        property="NC2 geometry",
+        definition=f"{EQUIANGULAR}, {_whose}",
+        paper=PAPER,
+        highest=1.0,
+        at_random=f"about 1/sqrt(d) for {_random}",
+        needs=_needs,
+        pairs=(_kind,),
+    )
+    def _equiangular(geometry: Geometry, kind: type[MeanAngles] = _kind) -> float:
+        return geometry.pair_sum(kind).equiangular()
+
+    @define(
+        f"max_angle_{_of}",
+        property="NC2 geometry",
+        definition=f"{MAX_ANGLE}, {_whose}",
+        paper=PAPER,
+        highest=2.0,
+        at_random=f"about sqrt(2/(pi d)) for large K for {_random}",
+        needs=_needs,
+        pairs=(_kind,),
+    )
+    def _max_angle(geometry: Geometry, kind: type[MeanAngles] = _kind) -> float:
+        return geometry.pair_sum(kind).max_angle()

@@ -16,8 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .._geometry import Geometry, NotApplicableError
+from .._pairs import Rows
 from .._registry import define
-from .cdnv import mean_over_pairs
+from .cdnv import ClassDistances
 
 PAPER = "this package (unbiased pieces of {})"
 AT_RANDOM = "no value, or a large one: without structure the true distance between classes is zero"
@@ -60,6 +61,17 @@ def nc1_quotient_debiased(geometry: Geometry) -> float:
     return float(_pooled(geometry, variances) / size / size / between)
 
 
+class UnbiasedDistances(ClassDistances):
+    """The sum over k != j of (s2_k + s2_j) / (2 (|m_k - m_j|^2 - s2_k/n_k - s2_j/n_j))."""
+
+    touching = "are no farther apart than the noise of these few samples explains"
+
+    def __init__(self, geometry: Geometry, vectors: Rows):
+        super().__init__(geometry, vectors)
+        self.variances = _unbiased_variances(geometry) / vectors.size / vectors.size
+        self.noise = self.variances / geometry.counts
+
+
 @define(
     "cdnv_debiased",
     property="NC1 variability",
@@ -68,11 +80,11 @@ def nc1_quotient_debiased(geometry: Geometry) -> float:
     paper=PAPER.format("Galanti, Gyorgy and Hutter 2021"),
     at_random=AT_RANDOM,
     needs=("within",),
+    pairs=(UnbiasedDistances,),
 )
 def cdnv_debiased(geometry: Geometry) -> float:
     """Like ``cdnv`` with unbiased variances and squared distances."""
-    variances = _unbiased_variances(geometry)
-    return mean_over_pairs(geometry.centred, variances, variances / geometry.counts)
+    return geometry.pair_sum(UnbiasedDistances).mean()
 
 
 @define(

@@ -10,41 +10,42 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .._geometry import Geometry, NotApplicableError
+from .._pairs import PairSum, Rows, Tile
 from .._registry import define
-from .angles import unit_rows
+from .angles import check_directions, unit_rows
 
-TILE = 1024
 PAPER_NC2 = "Liu et al. 2023; Wu and Papyan 2024"
 PAPER_NC3 = "Wu and Papyan 2024"
 
 
-def _log_distances(geometry: Geometry) -> tuple[float, float]:
-    """Mean and standard deviation over pairs k != j of -log |u_k - u_j|, u_k the unit centred means."""
-    unit = unit_rows(geometry.require_means())
-    count = unit.shape[0]
-    # Deviations from the value of the simplex: where all agree, the variance does not come from a cancellation.
-    ideal = -0.5 * math.log(2 * count / (count - 1))
-    first = second = 0.0
-    for start in range(0, count, TILE):
-        rows = unit[start : start + TILE]
-        squares = 2 - 2 * (rows @ unit.T)
-        own = torch.arange(start, start + rows.shape[0])
-        close = squares < 1e-4
-        close[own - start, own] = False
-        if bool(close.any()):
-            left, right = close.nonzero(as_tuple=True)
-            squares[left, right] = (rows[left] - unit[right]).square().sum(1)
-        squares[own - start, own] = math.exp(-2 * ideal)
-        if float(squares.min()) <= 0.0:
-            k, j = divmod(int(squares.argmin()), count)
-            raise NotApplicableError(f"the centred means of classes {k + start} and {j} have the same direction")
-        deviation = -0.5 * squares.log() - ideal
-        deviation[own - start, own] = 0.0
-        first += float(deviation.sum())
-        second += float(deviation.square().sum())
-    pairs = count * (count - 1)
-    mean = first / pairs
-    return ideal + mean, math.sqrt(max(second / pairs - mean**2, 0.0))
+class LogDistances(PairSum):
+    """Sums over pairs k != j of -log |u_k - u_j|, u_k the unit centred means, and of their squares."""
+
+    def __init__(self, geometry: Geometry, vectors: Rows):
+        geometry.require_means()
+        check_directions(vectors)
+        self._pairs = vectors.count * (vectors.count - 1)
+        # Deviations from the value at the mean cosine: where all agree, the variance does not come from a cancellation.
+        self._usual = -0.5 * math.log(max(2 - 2 * vectors.mean_cosine, 1e-300))
+        self._first = self._second = 0.0
+        self._same: tuple[int, int] | None = None
+
+    def add(self, tile: Tile) -> None:
+        """Add the logarithms of a tile."""
+        squares = tile.unit_distances
+        if self._same is None and float(squares.min()) <= 0.0:
+            self._same = tile.least(squares)
+        values = tile.without_own(squares.log().mul_(-0.5).sub_(self._usual), 0.0)
+        self._first += tile.orders * float(values.sum())
+        self._second += tile.orders * float(torch.linalg.vector_norm(values)) ** 2
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation over pairs."""
+        if self._same is not None:
+            k, j = self._same
+            raise NotApplicableError(f"the centred means of classes {k} and {j} have the same direction")
+        mean = self._first / self._pairs
+        return self._usual + mean, math.sqrt(max(self._second / self._pairs - mean**2, 0.0))
 
 
 @define(
@@ -55,10 +56,11 @@ def _log_distances(geometry: Geometry) -> tuple[float, float]:
     lowest=-math.log(2),
     at_collapse=lambda num_classes: -0.5 * math.log(2 * num_classes / (num_classes - 1)),
     at_random="about -log(2)/2 for normal features in many dimensions",
+    pairs=(LogDistances,),
 )
 def uniformity_means(geometry: Geometry) -> float:
     """The least possible for K <= d+1 is that of the simplex; for more classes it is higher and not known."""
-    return _log_distances(geometry)[0]
+    return geometry.pair_sum(LogDistances).moments()[0]
 
 
 @define(
@@ -67,10 +69,11 @@ def uniformity_means(geometry: Geometry) -> float:
     definition="std over |mean| of -log|u_k - u_j| over k != j, u_k the unit centred class means",
     paper="Wu and Papyan 2024 (GNC2)",
     at_random="about 1/(sqrt(d) log 2) for normal features in many dimensions",
+    pairs=(LogDistances,),
 )
 def uniformity_means_variation(geometry: Geometry) -> float:
     """Zero when all directions are equally far from one another."""
-    mean, deviation = _log_distances(geometry)
+    mean, deviation = geometry.pair_sum(LogDistances).moments()
     if mean == 0.0:
         raise NotApplicableError("the mean of -log distance is zero, so it has no coefficient of variation")
     return deviation / abs(mean)
