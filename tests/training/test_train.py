@@ -358,3 +358,45 @@ def test_steps_are_those_of_the_plain_optimizer_in_any_memory_layout(optimizer, 
         bare.step()
     for ours, theirs in zip(machine.parameters, plain, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"head": "normalized:temperature=2"}, "NormalizedUFM"),
+        ({"head": "normalized:temperature=2,bias=True"}, "NoneType"),  # the normalised model has no bias
+        ({"decay_on": "features", "feature_decay": 1e-3}, "RegularizedUFM"),
+        ({"decay_on": "features", "feature_decay": 1e-3, "head": "linear:unit_rows=True"}, "NoneType"),
+        ({"decay_on": "features", "feature_decay": 1e-3, "head": "etf"}, "NoneType"),
+        ({"decay_on": "features", "feature_decay": 0.0}, "NoneType"),
+        ({}, "NoneType"),
+    ],
+)
+def test_the_model_that_matches_a_plan(changes, kind):
+    plan = nc.training.Plan(loss="mse", weight_decay=1e-2, **changes)
+    assert type(nc.training.matching_model(plan, [5, 5, 2], 4)).__name__ == kind
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_matching_model_has_the_plans_numbers(bias):
+    plan = nc.training.Plan(
+        loss="mse", head=f"linear:bias={bias}", decay_on="features", weight_decay=0.02, feature_decay=0.03,
+        bias_decay=0.5, loss_scale=2.0,
+    )  # fmt: skip
+    model = nc.training.matching_model(plan, [4, 4, 1], 6)
+    assert model.counts == (4, 4, 1)
+    assert (model.weight_decay, model.feature_decay, model.bias_decay) == (0.01, 0.015, 0.25 if bias else None)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_closed_form_loss_is_that_of_a_solve(tmp_path, bias):
+    """Of the squared error, whose minimum depends on the bias."""
+    plan = nc.training.Plan(
+        per_class=3, test_per_class=2, model="mlp:width=8,depth=1", loss="mse", head=f"linear:bias={bias}",
+        decay_on="features", weight_decay=0.02, feature_decay=0.004, bias_decay=0.3, epochs=1,
+    )  # fmt: skip
+    run = nc.training.train(plan, tmp_path / "run")
+    model = nc.ufm.RegularizedUFM("mse", 10, 3, 8, 0.02, 0.004, 0.3 if bias else None)
+    point = min((nc.ufm.solve(model, seed=seed, tol=1e-10) for seed in range(3)), key=lambda trace: trace.value).point
+    residual = point.H @ point.W.T + (0 if point.b is None else point.b) - torch.eye(10).double()[model.labels]
+    assert nc.training.closed_form_loss(run) == pytest.approx(float(residual.square().sum()) / 60, rel=1e-6)

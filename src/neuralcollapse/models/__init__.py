@@ -9,7 +9,7 @@ torch.Size([2, 10])
 
 from .._support.registry import load_entries
 from ._classifier import Classifier, ParameterCount, create, nets, parameter_count
-from ._heads import Head, heads
+from ._heads import Head, create_head, heads
 from ._heads.etf import SimplexETFHead
 from ._heads.linear import LinearHead
 from ._heads.normalized import NormalizedHead
@@ -27,6 +27,7 @@ __all__ = [
     "ParameterCount",
     "SimplexETFHead",
     "create",
+    "create_head",
     "heads",
     "mlp",
     "nets",

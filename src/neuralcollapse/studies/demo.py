@@ -16,16 +16,12 @@ from .._support.files import write_json
 from ..data import load
 from ..frames import simplex_etf
 from ..models import create
-from ..training import Plan, train
-from ..training._engine import Progress
-from ..training._state import read_checkpoint
-from ..training._train import measured_epochs
+from ..training import Plan, Progress, closed_form_loss, measured_epochs, read_checkpoint, train
 from ..ufm import RegularizedUFM
 from ._cells import Report, Solve, Train
 from ._common.plans import METRICS
 from ._results import Planned, Results
 from ._study import Profile, Study
-from ._theory import closed_form_loss
 from .claims import AtLeast, AtMost, Claim, Evidence
 from .pictures import GREY, colour, figure, legend_below, loss_name, series
 

@@ -8,20 +8,26 @@ True
 
 from ._engine import Progress
 from ._errors import TrainingStopped
+from ._state import Checkpoint, read_checkpoint
 from ._train import measured_epochs, train
+from .matching import closed_form_loss, matching_model
 from .optimizers import RiemannianSGD, optimizers
 from .plan import Plan
 from .run import Run
 from .schedules import schedules
 
 __all__ = [
+    "Checkpoint",
     "Plan",
     "Progress",
     "RiemannianSGD",
     "Run",
     "TrainingStopped",
+    "closed_form_loss",
+    "matching_model",
     "measured_epochs",
     "optimizers",
+    "read_checkpoint",
     "schedules",
     "train",
 ]

@@ -18,7 +18,7 @@ from ._errors import writing
 from ._folder import RunFolder, finished
 from ._measure import features_of, measure_split
 from ._state import write_tensors
-from ._theory import compare_with_theory
+from .matching import compare_with_theory
 from .plan import Plan
 from .run import Run, net_of
 

@@ -41,8 +41,8 @@ class Head(Protocol):
         ...
 
 
-def create_head(spec: str, feature_dim: int, num_classes: int, generator: Generator) -> nn.Module:
-    """The head named by ``spec``, such as ``"etf:bias=False"``, for a net with these sizes."""
+def create_head(spec: str, feature_dim: int, num_classes: int, generator: Generator | None = None) -> nn.Module:
+    """The head named by ``spec``, such as ``"etf:bias=False"``, for a net with these sizes (``generator``: seed 0)."""
     name, arguments = heads.parse(spec)
     for key in _FROM_THE_NET:
         if key in arguments:

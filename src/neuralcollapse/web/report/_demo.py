@@ -12,10 +12,9 @@ from markupsafe import Markup
 from ..._support.files import write_text
 from ...frames import simplex_etf
 from ...metrics import METRICS
-from ...studies._theory import closed_form_loss
 from ...studies.demo import LOSS_WORDS, Demo, sizes
 from ...studies.pictures import GREY, colour, figure, styled
-from ...training import Run
+from ...training import Run, closed_form_loss
 from ...ufm import Trace
 from ._charts import LEVEL, Curve, Panel, picture
 from ._files import environment, read_json

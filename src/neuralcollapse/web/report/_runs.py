@@ -4,9 +4,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ...studies._theory import closed_form_loss
 from ...studies.pictures import BLUE, LOSSES, RED, metric_name
-from ...training import Plan, Run
+from ...training import Plan, Run, closed_form_loss
 from ._charts import LEVEL, Curve, Panel, picture
 from ._files import environment, optional_json
 from ._numbers import heading, shown
