@@ -139,7 +139,7 @@ def test_bad_files_give_one_line_and_are_never_executed(tmp_path, capsys):
 
 def test_a_mapped_file_is_read_in_chunks(tmp_path, capsys, monkeypatch):
     """No read asks for more than a chunk of rows, in a file of many chunks."""
-    from neuralcollapse.metrics import _inputs
+    from neuralcollapse.metrics import inputs as _inputs
 
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 20_000)

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 import neuralcollapse as nc
-from neuralcollapse.metrics import _files
-from neuralcollapse.metrics._files import open_arrays
+from neuralcollapse.metrics.files import arrays as _files
+from neuralcollapse.metrics.files.arrays import open_arrays
 
 K, D, N = 4, 6, 96
 NAMES = ["bird", "cat", "dog", "fish"]
@@ -165,7 +165,7 @@ def test_finished_shards_are_not_read_again(tmp_path, monkeypatch):
         write(shards, "npz", H[index], y[index], f"{number}")
     out = tmp_path / "work"
     names = ["nc1", "cdnv"]
-    from neuralcollapse.metrics import _measure_files
+    from neuralcollapse.metrics.files import measure as _measure_files
 
     read = []
     plain = _measure_files._statistics_of
@@ -199,7 +199,7 @@ def test_the_second_look_goes_on_too(tmp_path, monkeypatch):
     shards.mkdir()
     for number, index in enumerate(np.array_split(np.arange(N), 3)):
         write(shards, "npz", H[index], y[index], f"{number}")
-    from neuralcollapse.metrics import _measure_files
+    from neuralcollapse.metrics.files import measure as _measure_files
 
     looked = []
     plain = _measure_files._look_again

@@ -12,7 +12,7 @@ from torch import nn
 import naive
 import neuralcollapse as nc
 from neuralcollapse.metrics import METRICS
-from neuralcollapse.metrics._files import open_arrays
+from neuralcollapse.metrics.files.arrays import open_arrays
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 

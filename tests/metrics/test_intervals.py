@@ -9,7 +9,7 @@ from scipy.stats import t as student
 
 import neuralcollapse as nc
 from neuralcollapse.metrics import GroupedStatistics
-from neuralcollapse.metrics._intervals import SampleGroups
+from neuralcollapse.metrics.intervals import SampleGroups
 
 K, D, N = 4, 6, 30
 

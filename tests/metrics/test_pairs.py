@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import neuralcollapse as nc
 from neuralcollapse.frames import simplex_etf
-from neuralcollapse.metrics import _pairs
+from neuralcollapse.metrics.definitions import _pairs
 
 K, D, PER_CLASS = 150, 7, 3
 NAMES = (

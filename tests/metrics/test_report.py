@@ -15,9 +15,9 @@ from rich.console import Console
 import naive
 import neuralcollapse as nc
 from neuralcollapse.metrics import METRICS, NeuralCollapse
-from neuralcollapse.metrics._attributes import MetricAttributes
-from neuralcollapse.metrics._gauges import gauges, headline
-from neuralcollapse.metrics._render import summary
+from neuralcollapse.metrics.report.attributes import MetricAttributes
+from neuralcollapse.metrics.report.gauges import gauges, headline
+from neuralcollapse.metrics.report.render import summary
 
 COUNTS = (40, 30, 9, 6)
 

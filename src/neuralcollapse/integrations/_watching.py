@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..metrics import CollapseReport
-from ..metrics._inputs import NonFiniteError
+from ..metrics.inputs import NonFiniteError
 
 __all__ = ["Skips", "report_state", "restored_report"]
 

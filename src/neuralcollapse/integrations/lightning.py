@@ -10,14 +10,14 @@ from torch import nn
 
 from .._support.checks import integer
 from ..metrics import CollapseReport
-from ..metrics._batches import BatchReader, Forward, LabelsOf
-from ..metrics._driver import Measurement, Options
-from ..metrics._inputs import IGNORED, NonFiniteError
-from ..metrics._measure import MEMORY_LIMIT
-from ..metrics._model import look_at
-from ..metrics._processes import Shares, Team
-from ..metrics._run import eager
-from ..metrics._targets import Ignored
+from ..metrics.hooks.batches import BatchReader, Forward, LabelsOf
+from ..metrics.hooks.run import eager
+from ..metrics.hooks.targets import Ignored
+from ..metrics.inputs import IGNORED, NonFiniteError
+from ..metrics.measure import MEMORY_LIMIT
+from ..metrics.measurement import Measurement, Options
+from ..metrics.model import look_at
+from ..metrics.processes import Shares, Team
 from ._watching import Skips, report_state, restored_report
 from .loggers import Logger, write_all
 

@@ -7,8 +7,8 @@ from typing import Any
 from torch import nn
 
 from ..metrics import CollapseReport, measure_model
-from ..metrics._inputs import NonFiniteError
-from ..metrics._registry import select
+from ..metrics.definitions._registry import select
+from ..metrics.inputs import NonFiniteError
 from .loggers import Extra, Logger, write_all
 
 __all__ = ["record_collapse"]

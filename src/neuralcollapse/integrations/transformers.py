@@ -10,13 +10,13 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from .._support.checks import flag, integer
 from ..metrics import CollapseReport
-from ..metrics._batches import BatchReader, Forward, LabelsOf
-from ..metrics._driver import Options
-from ..metrics._inputs import IGNORED
-from ..metrics._measure import MEMORY_LIMIT
-from ..metrics._model import look_at
-from ..metrics._processes import Reduce, Team
-from ..metrics._targets import Ignored
+from ..metrics.hooks.batches import BatchReader, Forward, LabelsOf
+from ..metrics.hooks.targets import Ignored
+from ..metrics.inputs import IGNORED
+from ..metrics.measure import MEMORY_LIMIT
+from ..metrics.measurement import Options
+from ..metrics.model import look_at
+from ..metrics.processes import Reduce, Team
 from ._watching import Skips
 from .loggers import Logger, write_all
 

@@ -8,27 +8,27 @@ import importlib
 from typing import TYPE_CHECKING
 
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
-from ._comparison import ReportComparison
-from ._decomposition import SquaredErrorParts, squared_error_parts
-from ._extract import extract
-from ._files import open_arrays
-from ._geometry import Geometry, NotApplicableError, SampleResults
-from ._heads import Classifier, classifier_of
-from ._helpers import class_means, nc5_ood
-from ._intervals import GroupedStatistics
-from ._measure import measure
-from ._measure_files import measure_files
-from ._model import measure_layers, measure_model
-from ._per_class import PerClass
-from ._plots import plot_history
-from ._registry import METRICS, Metric
-from ._render import metric_table, summary
-from ._report import CollapseReport
-from ._second_pass import SecondPass
-from ._statistics import ClassStatistics
+from .accumulators.second_pass import SecondPass
+from .accumulators.statistics import ClassStatistics
+from .class_means import class_means, nc5_ood
+from .definitions._geometry import Geometry, NotApplicableError, SampleResults
+from .definitions._registry import METRICS, Metric
+from .files.arrays import open_arrays
+from .files.extract import extract
+from .files.measure import measure_files
+from .hooks.heads import Classifier, classifier_of
+from .intervals import GroupedStatistics
+from .measure import measure
+from .model import measure_layers, measure_model
+from .report.comparison import ReportComparison
+from .report.per_class import PerClass
+from .report.plots import plot_history
+from .report.render import metric_table, summary
+from .report.report import CollapseReport
+from .squared_error import SquaredErrorParts, squared_error_parts
 
 if TYPE_CHECKING:
-    from ._torchmetrics import NeuralCollapse
+    from .torchmetrics import NeuralCollapse
 
 __all__ = [
     "METRICS",
@@ -63,5 +63,5 @@ __all__ = [
 
 def __getattr__(name: str):
     if name == "NeuralCollapse":
-        return importlib.import_module(f"{__name__}._torchmetrics").NeuralCollapse
+        return importlib.import_module(f"{__name__}.torchmetrics").NeuralCollapse
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from .. import losses
 from ..data import Split
-from ..metrics._inputs import NonFiniteError
-from ..metrics._processes import Team as MeasuringTeam
-from ..metrics._recorder import Recorder, Settings
-from ..metrics._shared import SharedRecorder
+from ..metrics.inputs import NonFiniteError
+from ..metrics.processes import Team as MeasuringTeam
+from ..metrics.recorder import Recorder, Settings
+from ..metrics.shared_recorder import SharedRecorder
 from ..models import Classifier
 from ._distributed import Team, gathered
 from ._errors import TrainingStopped

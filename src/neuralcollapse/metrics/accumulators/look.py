@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from .._geometry import Geometry
+    from ..definitions._geometry import Geometry
 
 __all__ = ["Chunk", "Look"]
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._precision import DIGITS, coarsest, digits_of
+from ..precision import DIGITS, coarsest, digits_of
 from .scatter import Scatter
 
 __all__ = ["Moments", "chunk_rows"]

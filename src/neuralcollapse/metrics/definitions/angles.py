@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._geometry import Geometry, NotApplicableError
-from .._pairs import PairSum, Rows, Tile
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._pairs import PairSum, Rows, Tile
+from ._registry import define
 
 PAPER = "Papyan, Han and Donoho 2020"
 

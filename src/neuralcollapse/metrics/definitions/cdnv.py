@@ -3,9 +3,9 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from .._geometry import Geometry, NotApplicableError
-from .._pairs import PairSum, Rows, Tile
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._pairs import PairSum, Rows, Tile
+from ._registry import define
 
 
 class ClassDistances(PairSum):

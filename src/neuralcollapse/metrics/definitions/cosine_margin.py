@@ -1,7 +1,7 @@
 """Cosine margin of single samples."""
 
-from .._geometry import Geometry, NotApplicableError
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._registry import define
 
 
 @define(

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._geometry import Geometry, NotApplicableError
-from .._pairs import Rows
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._pairs import Rows
+from ._registry import define
 from .cdnv import ClassDistances
 
 PAPER = "this package (unbiased pieces of {})"

@@ -5,8 +5,8 @@ import math
 from jaxtyping import Float
 from torch import Tensor
 
-from .._geometry import Geometry
-from .._registry import define
+from ._geometry import Geometry
+from ._registry import define
 
 
 def gaussian_floor(num_classes: int, per_class: int, dim: int) -> float:

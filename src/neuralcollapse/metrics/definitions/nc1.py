@@ -1,7 +1,7 @@
 """NC1 of the four papers: within-class against between-class covariance, on the span of the class means."""
 
-from .._geometry import Geometry
-from .._registry import define
+from ._geometry import Geometry
+from ._registry import define
 
 
 def gaussian_nc1(num_classes: int, per_class: int, dim: int) -> float:

@@ -1,7 +1,7 @@
 """NC1 as a quotient of traces: no pseudo-inverse, so no direction is weighted up."""
 
-from .._geometry import Geometry
-from .._registry import define
+from ._geometry import Geometry
+from ._registry import define
 
 
 @define(

@@ -2,8 +2,8 @@
 
 import math
 
-from .._geometry import Geometry, gram_distance
-from .._registry import define
+from ._geometry import Geometry, gram_distance
+from ._registry import define
 
 
 def gaussian_nc2(num_classes: int, per_class: int, dim: int) -> float:

@@ -2,8 +2,8 @@
 
 import math
 
-from .._geometry import Geometry, gram_distance
-from .._registry import define
+from ._geometry import Geometry, gram_distance
+from ._registry import define
 
 
 @define(

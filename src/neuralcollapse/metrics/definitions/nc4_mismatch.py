@@ -1,7 +1,7 @@
 """NC4 of Papyan, Han and Donoho: does the classifier decide for the nearest class mean?"""
 
-from .._geometry import Geometry
-from .._registry import define
+from ._geometry import Geometry
+from ._registry import define
 
 
 @define(

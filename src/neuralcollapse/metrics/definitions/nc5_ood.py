@@ -2,8 +2,8 @@
 
 import math
 
-from .._geometry import Geometry, NotApplicableError
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._registry import define
 
 
 @define(

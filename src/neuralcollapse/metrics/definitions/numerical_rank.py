@@ -1,7 +1,7 @@
 """Numerical rank of the features of a class."""
 
-from .._geometry import Geometry, NotApplicableError
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._registry import define
 
 
 @define(

@@ -5,8 +5,8 @@ At collapse with K > d+1 the directions form a softmax code, the unit vectors wi
 """
 
 from ...frames import one_vs_rest
-from .._geometry import Geometry
-from .._registry import define
+from ._geometry import Geometry
+from ._registry import define
 from .angles import unit_rows
 
 PAPER = "Jiang et al. 2023 (GNC2)"

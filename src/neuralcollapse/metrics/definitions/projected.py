@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._geometry import Geometry, NotApplicableError
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._registry import define
 
 PAPER = "mse (Zhou et al. 2022), Theorem 3.1 for d < K-1"
 

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...frames import seli
-from .._geometry import Geometry, NotApplicableError
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._registry import define
 from .nc2 import gaussian_nc2
 
 PAPER = "Thrampoulidis et al. 2022"

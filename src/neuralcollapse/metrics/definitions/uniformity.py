@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._geometry import Geometry, NotApplicableError
-from .._pairs import PairSum, Rows, Tile
-from .._registry import define
+from ._geometry import Geometry, NotApplicableError
+from ._pairs import PairSum, Rows, Tile
+from ._registry import define
 from .angles import check_directions, unit_rows
 
 PAPER_NC2 = "Liu et al. 2023; Wu and Papyan 2024"

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._geometry import Geometry
-from .._registry import define
+from ._geometry import Geometry
+from ._registry import define
 
 
 @define(

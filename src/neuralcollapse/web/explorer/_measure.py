@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...metrics import METRICS, measure
-from ...metrics._files import open_arrays
+from ...metrics.files.arrays import open_arrays
 from ._words import METRIC_WORDS
 
 __all__ = ["LARGEST_UPLOAD", "SUFFIXES", "describe_file"]

@@ -1,0 +1,107 @@
+"""The outputs of several layers at once, and where their channels are.
+
+A convolution puts its channels into dimension 1, a linear layer last, and layers without weights leave them
+where they were: the latest layer that says how many channels it made tells which dimension of an output they
+are.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
+
+from ..precision import coarser, computed_in
+from .heads import plain_name
+from .watch import first_tensor
+
+__all__ = ["LayersWatch"]
+
+
+def _channels(module: nn.Module) -> tuple[int, bool] | None:
+    """How many channels a layer makes, and whether they come first."""
+    if isinstance(module, _ConvNd):
+        return module.out_channels, True
+    if isinstance(module, _NormBase):
+        return module.num_features, True
+    if isinstance(module, nn.GroupNorm):
+        return module.num_channels, True
+    if isinstance(module, nn.Linear):
+        return module.out_features, False
+    if isinstance(module, nn.LayerNorm):
+        return module.normalized_shape[-1], False
+    if isinstance(module, nn.Embedding):
+        return module.embedding_dim, False
+    return None
+
+
+def _channels_last(output: Tensor, latest: tuple[int, bool] | None) -> Tensor:
+    """``output`` with its channels last."""
+    if output.ndim < 3:
+        return output
+    first = output.ndim > 3
+    if latest is not None:
+        count, convolved = latest
+        leads, ends = output.shape[1] == count, output.shape[-1] == count
+        first = convolved if leads == ends else leads
+    return output.movedim(1, -1) if first else output
+
+
+class LayersWatch:
+    """Catches what each of some layers passes on, with channels last."""
+
+    def __init__(self, model: nn.Module, layers: Mapping[str, nn.Module]):
+        self.caught: dict[str, Tensor] = {}
+        self._precisions: dict[str, torch.dtype] = {}
+        self._coarsest = torch.float64
+        self._layers = dict(layers)
+        self._latest: tuple[int, bool] | None = None
+        self._hooks: list[Any] = []
+        known = {plain_name(name): module for name, module in model.named_modules()}
+        for module in known.values():
+            if _channels(module) is not None:
+                self._hooks.append(module.register_forward_hook(self._note))
+        for name, module in layers.items():
+            self._hooks.append(module.register_forward_hook(self._keeping(name)))
+
+    def _note(self, module: nn.Module, arguments: Any, output: Any) -> None:
+        self._latest = _channels(module)
+        self._see(first_tensor(output))
+
+    def _see(self, tensor: Tensor | None) -> None:
+        if tensor is not None and tensor.is_floating_point():
+            self._coarsest = coarser(self._coarsest, computed_in(tensor))
+
+    def _keeping(self, name: str) -> Any:
+        def keep(module: nn.Module, arguments: Any, output: Any) -> None:
+            tensor = first_tensor(output)
+            self.caught.pop(name, None)
+            if tensor is not None:
+                self._see(tensor)
+                self._precisions[name] = self._coarsest
+                self.caught[name] = _channels_last(tensor.detach(), self._latest)
+
+        return keep
+
+    def start(self) -> None:
+        """Forget what earlier passes left."""
+        self.caught.clear()
+        self._latest, self._coarsest = None, torch.float64
+
+    def features(self, name: str) -> Tensor:
+        """What the layer passed on, with channels last."""
+        if name not in self.caught:
+            raise ValueError(f"layer {name!r} was not reached in a forward pass, or passes no tensor")
+        return self.caught[name]
+
+    def precision(self, name: str) -> torch.dtype:
+        """The coarsest dtype on the way to the layer's output."""
+        return self._precisions[name]
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        for hook in self._hooks:
+            hook.remove()
+        self.caught.clear()

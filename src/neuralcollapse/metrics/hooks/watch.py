@@ -1,0 +1,432 @@
+"""Hooks that catch what layers take in and pass on while a model runs, and find the classifier among them.
+
+The classifier is the layer whose output is the model's output (or a choice of its positions, their mean, or an
+increasing function of it). In the first batch only the last candidate's input is kept: where that one proves
+to be the wrong layer, the batch runs again for each of the others that could be it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from ..precision import coarser, computed_in
+from .functional import FunctionalHead, find_functional_head
+from .heads import Classifier, candidates_of, module_of, plain_name, read_classifier, rows_of, unwrapped
+from .relations import Relation, flat_outputs, relation_of, widened
+
+__all__ = ["Caught", "HeadWatch", "Observer", "first_tensor"]
+
+LISTED = 12
+"""Candidates that an error names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Caught:
+    """One pass through the classifier: its input and output with channels last, and what the model returned."""
+
+    features: Tensor
+    outputs: Tensor | None
+    model_output: Tensor | None
+    precision: torch.dtype
+    """The coarsest dtype on the way to the features: what they were rounded to before they became their own."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Shapes of what a layer took in and passed on in a forward pass, and how often it was called."""
+
+    taken: tuple[int, ...]
+    passed: tuple[int, ...]
+    calls: int
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a layer."""
+
+    name: str
+    features: Tensor
+    outputs: Tensor | None
+    precision: torch.dtype
+
+
+def first_tensor(value: Any) -> Tensor | None:
+    """The tensor that a layer passed on: itself, or the first in a tuple, list or output object."""
+    if isinstance(value, Tensor):
+        return value
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for item in items:
+        found = first_tensor(item)
+        if found is not None:
+            return found
+    return None
+
+
+class Observer:
+    """Hooks on modules: the order of calls, the outermost outputs, and the last calls of those to keep."""
+
+    def __init__(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None = 1):
+        self.calls: deque[Call] = deque(maxlen=most)
+        self.reached: dict[str, Reached] = {}
+        self.outermost: list[dict[str, Tensor]] = []
+        self.precision = torch.float64
+        self._keep = frozenset(keep)
+        self._depth = 0
+        self._hooks: list[Any] = []
+        for name, module in modules.items():
+            self._hooks.append(module.register_forward_pre_hook(self._enter))
+            self._hooks.append(module.register_forward_hook(self._leaving(name), with_kwargs=True))
+
+    def _enter(self, module: nn.Module, arguments: Any) -> None:
+        self._depth += 1
+
+    def _leaving(self, name: str) -> Callable[..., None]:
+        def leave(module: nn.Module, arguments: Any, keywords: Any, output: Any) -> None:
+            self._depth = max(0, self._depth - 1)
+            if self._depth == 0:
+                self.outermost.append(flat_outputs(output))
+            taken, passed = first_tensor(arguments or keywords), first_tensor(output)
+            if taken is None:
+                return
+            self._see(taken)
+            before = self.reached.pop(name, None)
+            self.reached[name] = Reached(
+                tuple(taken.shape), () if passed is None else tuple(passed.shape), 1 + (before.calls if before else 0)
+            )
+            if name in self._keep:
+                made = None if passed is None else passed.detach()
+                self.calls.append(Call(name, taken.detach(), made, self.precision))
+            self._see(passed)
+
+        return leave
+
+    def _see(self, tensor: Tensor | None) -> None:
+        if tensor is not None and tensor.is_floating_point():
+            self.precision = coarser(self.precision, computed_in(tensor))
+
+    def clear(self) -> None:
+        """Forget what earlier passes left."""
+        self.calls.clear()
+        self.reached.clear()
+        self.outermost.clear()
+        self.precision = torch.float64
+        self._depth = 0
+
+    def outputs(self) -> dict[str, Tensor]:
+        """The tensors that the model returned: of the last outermost call that returned any."""
+        return next((tensors for tensors in reversed(self.outermost) if tensors), {})
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self.clear()
+
+
+class HeadWatch:
+    """Catches the input of the classifier: ``layer``, else the layer whose output is the model's output."""
+
+    def __init__(self, model: nn.Module, layer: str | None = None, num_classes: int | None = None):
+        model = unwrapped(model)
+        self._modules = {plain_name(name): module for name, module in model.named_modules()}
+        self._layer, self._num_classes = layer, num_classes
+        if layer is None:
+            self._candidates = candidates_of(model)
+        else:
+            module = module_of(model, layer)
+            self._candidates = {name: known for name, known in self._modules.items() if known is module}
+        self._model = model
+        self._observer = Observer(self._modules, self._candidates)
+        self._functional: FunctionalHead | None = None
+        self._key: str | None = None
+        self._classifier: Classifier | None = None
+        self._precision = torch.float64
+
+    @property
+    def name(self) -> str:
+        """The classifier's name, once a pass has been made."""
+        return self.classifier.name
+
+    @property
+    def classifier(self) -> Classifier:
+        """The classifier, once a pass has been made."""
+        assert self._classifier is not None
+        return self._classifier
+
+    def start(self) -> None:
+        """Make ready for a forward pass."""
+        self._observer.clear()
+        if self._functional is not None:
+            self._functional.start()
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        self._observer.remove()
+        if self._functional is not None:
+            self._functional.stop()
+
+    def caught(self, rerun: Callable[[], Any] | None, seen: int | None = None) -> Caught:
+        """What the classifier took in and passed on in the latest pass; the first time, which layer it is.
+
+        ``rerun`` runs the latest batch once more, for models whose classifier is not the last layer they call;
+        ``seen`` is the number of classes that the labels show.
+        """
+        if self._classifier is None:
+            self._decide(rerun, seen)
+        if self._functional is not None:
+            self._functional.stop()
+            call = self._functional.call()
+            return Caught(*call, self._output(call[1]), coarser(self._precision, call[0].dtype))
+        calls, name, first = self._observer.calls, self.name, self.classifier.channels_first
+        if not calls:
+            raise ValueError(f"layer {name!r} was not reached in a forward pass, or takes no tensor")
+        outputs = self._outputs_to_compare()
+        if len(calls) == 1:
+            call = calls[0]
+        else:
+            call = self._one_of(list(calls), outputs)
+        z = None if call.outputs is None else rows_of(call.outputs, first)
+        precision = coarser(self._precision, call.precision)
+        return Caught(rows_of(call.features, first), z, self._output(z), precision)
+
+    # which call, which output -------------------------------------------------------------------------------
+
+    def _outputs_to_compare(self) -> dict[str, Tensor]:
+        found = self._observer.outputs()
+        return {self._key: found[self._key]} if self._key is not None and self._key in found else found
+
+    def _output(self, outputs: Tensor | None) -> Tensor | None:
+        """The tensor among the model's outputs that goes with the classifier's."""
+        found = self._outputs_to_compare()
+        if len(found) == 1:
+            return next(iter(found.values()))
+        matching = [] if outputs is None else [tensor for tensor in found.values() if relation_of(outputs, tensor)]
+        return matching[0] if matching else None
+
+    def _one_of(self, calls: list[Call], outputs: dict[str, Tensor]) -> Call:
+        """The call of several whose output the model returned; their mean where it returned the mean."""
+        first = self.classifier.channels_first
+        made = [rows_of(call.outputs, first) for call in calls if call.outputs is not None]
+        if len(made) == len(calls):
+            found = [{relation_of(z, tensor) for tensor in outputs.values()} for z in made]
+            for relations in ({"same", "pick", "mean"}, {"monotone"}):
+                fitting = [number for number, relation in enumerate(found) if relation & relations]
+                if len(fitting) == 1:
+                    return calls[fitting[0]]
+            alike = len({call.features.shape for call in calls}) == 1
+            mean = torch.stack([widened(z) for z in made]).mean(0).to(made[0].dtype) if alike else None
+            if mean is not None and any(relation_of(mean, tensor) == "same" for tensor in outputs.values()):
+                inputs = torch.stack([widened(call.features) for call in calls]).mean(0)
+                return replace(calls[-1], features=inputs.to(calls[-1].features.dtype))
+        raise ValueError(
+            f"layer {self.name!r} is called {len(calls)} times in a forward pass and which call is the classifier's "
+            "cannot be told from the model's output; run the model so that it is called once, with forward="
+        )
+
+    # the first batch ----------------------------------------------------------------------------------------
+
+    def _decide(self, rerun: Callable[[], Any] | None, seen: int | None) -> None:
+        """Find the classifier; afterwards only it and the model's own output are watched."""
+        first = self._observer
+        reached, outputs = dict(first.reached), first.outputs()
+        latest = first.calls[-1] if first.calls else None
+        # Only the first pass sees all layers: a head in single precision after layers in half has their rounding.
+        self._precision = first.precision if latest is None else latest.precision
+        watched = {"": self._model} if "" in reached else self._modules
+        name = self._chosen(reached, latest, outputs, rerun, seen)
+        if name is None:
+            self._watch_functions(watched, outputs, rerun, reached)
+            return
+        call = latest if latest is not None and latest.name == name and reached[name].calls == 1 else None
+        self._observe({**watched, name: self._modules[name]}, [name], None)
+        if call is not None:
+            self._observer.calls.append(call)
+            self._observer.outermost.append(outputs)
+        elif rerun is not None:
+            rerun()
+        if not self._observer.calls:
+            raise ValueError(
+                f"the classifier is layer {name!r}, not the last that a forward pass calls, or called more than once; "
+                f"name it with layer={name!r} or run the model with forward="
+            )
+        call = self._observer.calls[-1]
+        self._classifier = read_classifier(name, self._modules[name], call.features, call.outputs)
+
+    def _observe(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None) -> None:
+        self._observer.remove()
+        self._observer = Observer(modules, keep, most)
+
+    def _chosen(
+        self,
+        reached: dict[str, Reached],
+        latest: Call | None,
+        outputs: dict[str, Tensor],
+        rerun: Callable[[], Any] | None,
+        seen: int | None,
+    ) -> str | None:
+        """The candidate whose output is the model's; ``None`` where the classifier is no layer that was called."""
+        mine = [name for name in reached if name in self._candidates]
+        if self._layer is not None:
+            return mine[-1] if mine else None
+        wanted = {"logits": outputs["logits"]} if "logits" in outputs else outputs
+        found: list[_Match] = []
+        if latest is not None:
+            found = _matches(latest, self._candidates[latest.name], wanted)
+            if any(match.strong for match in found) and (len(wanted) == 1 or len(mine) == 1):
+                return latest.name
+        if not wanted:
+            return mine[0] if len(mine) == 1 else self._by_width(mine, reached, seen, "returns no logits")
+        # A layer that was called more than once may be the classifier by an earlier call.
+        others = [name for name in mine if latest is None or name != latest.name or reached[name].calls > 1]
+        if rerun is not None:
+            found += self._tried(others, reached, wanted, rerun)
+        for strong in (True, False):
+            matching = [match for match in found if match.strong is strong]
+            if matching:
+                return self._only(matching, mine, reached, seen)
+            if strong and rerun is not None and (composite := self._composite(reached, wanted, rerun)) is not None:
+                return composite
+        if rerun is not None and self._functional_head(wanted, rerun) is not None:
+            return None
+        widths = {width for tensor in wanted.values() for width in tensor.shape[1:]}
+        mine = [name for name in mine if _width(self._candidates[name], reached[name]) in widths] or mine
+        return self._by_width(mine, reached, seen, "returns something else than any of its layers passes on")
+
+    def _tried(
+        self, names: list[str], reached: dict[str, Reached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
+    ) -> list["_Match"]:
+        """Run the batch again for each of the layers whose output could be the model's by its shape."""
+        found: list[_Match] = []
+        for name in reversed(names):
+            if not any(_width(self._candidates[name], reached[name]) in tensor.shape for tensor in wanted.values()):
+                continue
+            self._observe(self._modules, [name], None)
+            rerun()
+            for call in self._observer.calls:
+                found += _matches(call, self._candidates[name], wanted)
+        return found
+
+    def _composite(
+        self, reached: dict[str, Reached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
+    ) -> str | None:
+        """A module around several layers that is affine as a whole, as an adapted classifier is; the innermost."""
+        for name in sorted(reached, key=lambda name: -name.count(".")):
+            module, shapes = self._modules[name], reached[name]
+            if not name or name in self._candidates or not shapes.taken or not shapes.passed:
+                continue
+            dim, width = shapes.taken[-1], shapes.passed[-1]
+            size = sum(tensor.numel() for tensor in module.parameters())
+            small = 0 < size <= 2 * dim * width + 1024 * (dim + width)
+            if not small or not any(tensor.shape[-1] == width for tensor in wanted.values()):
+                continue
+            self._observe(self._modules, [name], 1)
+            rerun()
+            for call in self._observer.calls:
+                if any(match.strong for match in _matches(call, module, wanted)):
+                    classifier = read_classifier(name, module, call.features, call.outputs)
+                    if classifier.weight is not None and classifier.note is None:
+                        return name
+        return None
+
+    def _only(self, matching: list["_Match"], mine: list[str], reached: dict[str, Reached], seen: int | None) -> str:
+        """The layer of the matches; of heads for several outputs, the one with as many outputs as classes."""
+        by_key = {match.key: match for match in matching}
+        names = list(dict.fromkeys(match.name for match in by_key.values()))
+        if len(names) > 1:
+            names = self._of_width(names, reached, seen)
+        if len(names) == 1:
+            keys = [key for key, match in by_key.items() if match.name == names[0]]
+            self._key = keys[0] if len(keys) == 1 else None
+            return names[0]
+        raise self._undecided(names, reached, "returns the outputs of several layers")
+
+    def _of_width(self, names: list[str], reached: dict[str, Reached], seen: int | None) -> list[str]:
+        for classes in (self._num_classes, seen):
+            fitting = [name for name in names if _width(self._candidates[name], reached[name]) == classes]
+            if len(fitting) == 1:
+                return fitting
+        return names
+
+    def _by_width(self, names: list[str], reached: dict[str, Reached], seen: int | None, why: str) -> str:
+        fitting = names if len(names) == 1 else self._of_width(names, reached, seen)
+        if len(fitting) == 1:
+            return fitting[0]
+        raise self._undecided(names, reached, why)
+
+    def _undecided(self, names: list[str], reached: dict[str, Reached], why: str) -> ValueError:
+        if not names:
+            known = [name for name in self._candidates if name]
+            if not self._candidates:
+                return ValueError("the model has no nn.Linear; name its classifier with layer=")
+            return ValueError(
+                f"none of the layers {', '.join(known[-LISTED:])} was reached in a forward pass; "
+                "name the classifier with layer="
+            )
+        listed = ", ".join(f"{name!r} {reached[name].taken} -> {reached[name].passed}" for name in names[-LISTED:])
+        more = f" (the last {LISTED} of {len(names)})" if len(names) > LISTED else ""
+        return ValueError(
+            f"the classifier cannot be told: the model {why}. Name it with layer=; candidates{more}: {listed}"
+        )
+
+    # classifiers that are no layer of their own -------------------------------------------------------------
+
+    def _functional_head(self, outputs: dict[str, Tensor], rerun: Callable[[], Any]) -> FunctionalHead | None:
+        if self._functional is None:
+            module = None if self._layer is None else next(iter(self._candidates.values()))
+            self._functional = find_functional_head(self._model, module, outputs, rerun)
+        return self._functional
+
+    def _watch_functions(
+        self,
+        watched: Mapping[str, nn.Module],
+        outputs: dict[str, Tensor],
+        rerun: Callable[[], Any] | None,
+        reached: dict[str, Reached],
+    ) -> None:
+        head = None if rerun is None else self._functional_head(outputs, rerun)
+        if head is None or rerun is None:
+            if self._layer is not None:
+                raise ValueError(f"layer {self._layer!r} was not reached in a forward pass, or takes no tensor")
+            raise self._undecided([], reached, "")
+        self._observe(watched, [], 1)
+        head.start()
+        rerun()
+        head.stop()
+        self._classifier = head.classifier()
+
+
+@dataclass(frozen=True)
+class _Match:
+    """A layer whose output is one of the model's."""
+
+    name: str
+    key: str
+    relation: Relation
+
+    @property
+    def strong(self) -> bool:
+        return self.relation != "monotone"
+
+
+def _matches(call: Call, module: nn.Module, wanted: dict[str, Tensor]) -> list[_Match]:
+    if call.outputs is None:
+        return []
+    rows = rows_of(call.outputs, isinstance(module, _ConvNd))
+    found: list[_Match] = []
+    for key, tensor in wanted.items():
+        relation = relation_of(rows, tensor)
+        if relation is not None:
+            found.append(_Match(call.name, key, relation))
+    return found
+
+
+def _width(module: nn.Module, shapes: Reached) -> int | None:
+    if not shapes.passed:
+        return None
+    return shapes.passed[1 if isinstance(module, _ConvNd) and len(shapes.passed) > 2 else -1]

@@ -1,0 +1,312 @@
+"""Confidence intervals of metrics: the delete-a-group jackknife on mergeable statistics.
+
+Samples fall at random into G groups, class by class, so that the groups have the same number of each class up to
+one. A metric is computed G times without one group; with x = log(metric) (or the metric itself where it may be
+negative), the interval at level L is
+
+    x +- t_{G-1}((1+L)/2) sqrt( (G-1)/G sum_g (x_(g) - mean)^2 ).
+
+G statistics are kept instead of one, in one pass.
+"""
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import torch
+from jaxtyping import Int
+from scipy.stats import t as student
+from torch import Tensor
+
+from .._support.checks import describe, integer, real
+from .accumulators.passes import look_again
+from .accumulators.second_pass import Task
+from .accumulators.statistics import ClassStatistics
+from .definitions._geometry import Geometry, SampleResults
+from .definitions._registry import METRICS, Metric
+from .inputs import IGNORED, Source, as_labels, as_source, check_labels
+from .report.report import CollapseReport, build_report
+from .selection import Selection
+
+__all__ = ["GroupedStatistics", "check_level", "with_intervals"]
+
+FROM_STATISTICS = frozenset({"within", "projection", "scatter", "weight", "out_of_distribution"})
+
+
+@dataclass
+class SampleGroups:
+    """Hands out groups: at random within each batch, in turn within each class over all batches."""
+
+    groups: int
+    seen: Int[Tensor, " K"]
+    generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
+
+    def assign(self, labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """The group of each sample of a batch."""
+        order = torch.randperm(labels.shape[0], generator=self.generator)
+        shuffled = labels[order]
+        by_class = torch.argsort(shuffled, stable=True)
+        counts = torch.bincount(labels, minlength=self.seen.shape[0])
+        starts = counts.cumsum(0) - counts
+        sorted_labels = shuffled[by_class]
+        rank = torch.arange(labels.shape[0]) - starts[sorted_labels] + self.seen[sorted_labels]
+        self.seen = self.seen + counts
+        result = torch.empty_like(labels)
+        # Each class starts with another group, so that the groups have the same size.
+        result[order[by_class]] = (rank + sorted_labels) % self.groups
+        return result
+
+
+def jackknife_interval(metric: Metric, value: float, without: Sequence[float], level: float) -> tuple[float, float]:
+    """The interval about ``value`` from the values without one group each."""
+    count = len(without)
+    scaled = metric.lowest >= 0 and value > 0 and min(without) > 0
+    points = [math.log(x) if scaled else x for x in without]
+    mean = math.fsum(points) / count
+    error = math.sqrt((count - 1) / count * math.fsum((x - mean) ** 2 for x in points))
+    width = float(student.ppf((1 + level) / 2, count - 1)) * error
+    low, high = (value * math.exp(-width), value * math.exp(width)) if scaled else (value - width, value + width)
+    return max(low, metric.lowest), min(high, metric.highest)
+
+
+class GroupedStatistics:
+    """Class statistics in G groups, for intervals: ``update``, ``merge``, then ``total`` and ``intervals``.
+
+    >>> grouped = GroupedStatistics(num_classes=2, dim=1, groups=2)
+    >>> grouped.update(torch.tensor([[0.0], [1.0], [4.0], [6.0]]), torch.tensor([0, 0, 1, 1]))
+    >>> grouped.total.counts.tolist(), [part.total for part in grouped.parts]
+    ([2, 2], [2, 2])
+    """
+
+    def __init__(
+        self, num_classes: int, dim: int, *, groups: int = 20, passes: int = 1, ignore_label: int | None = IGNORED
+    ):
+        count = integer("groups", groups, minimum=2)
+        self.parts = tuple(
+            ClassStatistics(num_classes, dim, passes=passes, ignore_label=ignore_label) for _ in range(count)
+        )
+        self._ignore_label = ignore_label
+        self._groups = SampleGroups(count, torch.zeros(num_classes, dtype=torch.int64))
+
+    @torch.no_grad()
+    def update(self, features: object, labels: object, *, precision: torch.dtype | None = None) -> None:
+        """Add a batch, as :meth:`ClassStatistics.update` takes it."""
+        source = as_source("features", features)
+        targets = as_labels(labels, source.rows)
+        kept = check_labels(targets, self.parts[0].num_classes, self._ignore_label)
+        if kept is not None:
+            source, targets = source.where(kept), targets[kept]
+        self.take(source, targets, precision)
+
+    def take(
+        self, source: Source, labels: Int[Tensor, " n"], precision: torch.dtype | None = None
+    ) -> Int[Tensor, " n"]:
+        """Add checked samples; the group of each."""
+        groups = self._groups.assign(labels)
+        for number, part in enumerate(self.parts):
+            rows = (groups == number).nonzero().squeeze(1)
+            if rows.shape[0]:
+                part.update(source.where(rows), labels[rows], precision=precision)
+        return groups
+
+    def merge(self, other: "GroupedStatistics") -> None:
+        """Add the samples of another collection of the same sizes, group by group."""
+        if not isinstance(other, GroupedStatistics):
+            raise TypeError(f"other must be GroupedStatistics, got {describe(other)}")
+        if len(other.parts) != len(self.parts):
+            raise ValueError(f"groups must agree, got {len(self.parts)} and {len(other.parts)}")
+        for mine, theirs in zip(self.parts, other.parts, strict=True):
+            mine.merge(theirs)
+
+    @property
+    def total(self) -> ClassStatistics:
+        """The statistics of all groups together."""
+        return _merged(None, self.parts)
+
+    def report(
+        self,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        *,
+        level: float = 0.95,
+        metrics: str | Sequence[str] = "core",
+        global_mean: str = "samples",
+        present_only: bool = False,
+        min_samples: int = 1,
+    ) -> CollapseReport:
+        """What :meth:`ClassStatistics.report` gives for all groups together, with intervals at this level."""
+        check_level(level, len(self.parts))
+        selection = Selection(present_only, min_samples)
+        report = build_report(self.total, weight, bias, metrics=metrics, global_mean=global_mean, selection=selection)
+        found = self.intervals(report.values, level, weight, bias, global_mean=global_mean, selection=selection)
+        return replace(report, intervals=MappingProxyType(found))
+
+    def values_without(
+        self,
+        names: Sequence[str],
+        weight: Tensor | None,
+        bias: Tensor | None,
+        *,
+        global_mean: str = "samples",
+        selection: Selection | None = None,
+        out_of_distribution_mean: Tensor | None = None,
+    ) -> dict[str, list[float | None]]:
+        """The metrics without one group each, in the order of the groups."""
+        result: dict[str, list[float | None]] = {name: [] for name in names}
+        for statistics in _leave_one_out(None, self.parts):
+            report = build_report(
+                statistics,
+                weight,
+                bias,
+                metrics=list(names),
+                global_mean=global_mean,
+                selection=selection,
+                out_of_distribution_mean=out_of_distribution_mean,
+            )
+            for name in names:
+                result[name].append(report.values[name])
+        return result
+
+    def intervals(
+        self,
+        values: Mapping[str, float | None],
+        level: float,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        *,
+        global_mean: str = "samples",
+        selection: Selection | None = None,
+        out_of_distribution_mean: Tensor | None = None,
+    ) -> dict[str, tuple[float, float]]:
+        """Intervals of those ``values`` (metrics by name) that statistics give and that depend on the samples."""
+        names = [name for name, value in values.items() if value is not None and METRICS[name].needs <= FROM_STATISTICS]
+        if not names:
+            return {}
+        found = self.values_without(
+            names,
+            weight,
+            bias,
+            global_mean=global_mean,
+            selection=selection,
+            out_of_distribution_mean=out_of_distribution_mean,
+        )
+        return intervals_of(values, found, level)
+
+
+def intervals_of(
+    values: Mapping[str, float | None], without: Mapping[str, Sequence[float | None]], level: float
+) -> dict[str, tuple[float, float]]:
+    """Intervals by metric; none for a metric that some group takes the value of, or that no group changes."""
+    share = real("intervals", level, above=0.0, below=1.0)
+    result = {}
+    for name, found in without.items():
+        value, known = values.get(name), [x for x in found if x is not None]
+        if value is None or len(known) < len(found) or all(x == value for x in known):
+            continue
+        result[name] = jackknife_interval(METRICS[name], value, known, share)
+    return result
+
+
+def check_level(level: object, groups: object) -> None:
+    """Raise unless ``level`` is ``None`` or lies between 0 and 1, and ``groups`` is at least 2."""
+    if level is not None:
+        real("intervals", level, above=0.0, below=1.0)
+    integer("groups", groups, minimum=2)
+
+
+def with_intervals(
+    report: CollapseReport,
+    source: Source,
+    labels: Int[Tensor, " N"],
+    geometry: Geometry,
+    level: float,
+    groups: int,
+    memory_limit: int,
+    global_mean: str,
+) -> CollapseReport:
+    """The report with intervals, from another look at its samples."""
+    scatter = any(
+        METRICS[name].needs & {"projection", "scatter"} for name, value in report.values.items() if value is not None
+    )
+    size = 8 * source.dim**2 * (groups + 5)
+    notes = report.notes
+    if scatter and size > memory_limit:
+        scatter = False
+        notes += (
+            f"no intervals of nc1: the scatter matrices of {groups} groups take {size / 1e9:.2g} GB, more than "
+            f"memory_limit = {memory_limit / 1e9:.2g} GB",
+        )
+    grouped = GroupedStatistics(
+        geometry.num_classes, source.dim, groups=groups, passes=1 if scatter else 2, ignore_label=None
+    )
+    labels = labels.to("cpu")
+    assigned = grouped.take(source, labels, geometry.precision)
+    found = grouped.intervals(
+        report.values,
+        level,
+        geometry.weight,
+        geometry.bias,
+        global_mean=global_mean,
+        out_of_distribution_mean=geometry.out_of_distribution_mean,
+    )
+    asked = {
+        need
+        for name in ("nc4_mismatch", "cosine_margin")
+        if report.values.get(name) is not None
+        for need in METRICS[name].needs
+    }
+    if asked:
+        task = Task(geometry, (), frozenset(asked), geometry.num_classes)
+        parts = [
+            look_again(source.where(rows), labels[rows].to(source.device), task).results()
+            for rows in ((assigned == group).nonzero().squeeze(1) for group in range(groups))
+            if rows.shape[0]
+        ]
+        found |= intervals_of(report.values, _decisions_without(parts, assigned.bincount(minlength=groups)), level)
+    found = {name: found[name] for name in report.values if name in found}
+    return replace(report, intervals=MappingProxyType(found), notes=notes)
+
+
+def _decisions_without(parts: Sequence[SampleResults], sizes: Int[Tensor, " G"]) -> dict[str, list[float | None]]:
+    """Mismatches and margins without one group each, by sums over samples: the class means stay as they are."""
+    result: dict[str, list[float | None]] = {}
+    counts = sizes[sizes > 0].tolist()
+    if len(counts) < 2:
+        return result
+    wrong = [part.mismatches for part in parts]
+    if all(number is not None for number in wrong):
+        total = sum(number or 0 for number in wrong)
+        result["nc4_mismatch"] = [
+            (total - (number or 0)) / (sum(counts) - size) for number, size in zip(wrong, counts, strict=True)
+        ]
+    margins = [part.margins for part in parts if part.margins is not None]
+    if len(margins) == len(parts):
+        sums, numbers = [float(part.sum(dtype=torch.float64)) for part in margins], [len(part) for part in margins]
+        result["cosine_margin"] = [
+            (sum(sums) - one) / (sum(numbers) - size) for one, size in zip(sums, numbers, strict=True)
+        ]
+    return result
+
+
+def _merged(start: ClassStatistics | None, parts: Sequence[ClassStatistics]) -> ClassStatistics:
+    result = None if start is None else copy.deepcopy(start)
+    for part in parts:
+        if result is None:
+            result = copy.deepcopy(part)
+        else:
+            result.merge(part)
+    assert result is not None
+    return result
+
+
+def _leave_one_out(rest: ClassStatistics | None, parts: Sequence[ClassStatistics]) -> Iterator[ClassStatistics]:
+    """For each part all others merged with ``rest``, by halves: G log G merges and log G copies at a time."""
+    if len(parts) == 1:
+        assert rest is not None
+        yield rest
+        return
+    middle = len(parts) // 2
+    yield from _leave_one_out(_merged(rest, parts[middle:]), parts[:middle])
+    yield from _leave_one_out(_merged(rest, parts[:middle]), parts[middle:])

@@ -1,0 +1,229 @@
+"""From batches that pass through a model to a report: what ``measure_model``, the callbacks and training feed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._support.checks import integer
+from .hooks.align import SHIFTED, align, is_causal, shifts_labels
+from .hooks.heads import Classifier
+from .hooks.targets import Ignored, Targets, ignored_labels
+from .hooks.watch import HeadWatch
+from .inputs import IGNORED
+from .measure import MEMORY_LIMIT
+from .processes import Shares, Team
+from .recorder import Recorder, Settings
+from .report.report import CollapseReport
+from .selection import Selection
+from .shared_recorder import SharedRecorder
+
+__all__ = ["Head", "Measurement", "Options"]
+
+ONE_OUTPUT = "the head has one output z: measured as two classes with logits -z/2 and z/2"
+ITSELF = "the model itself"
+NOT_SHIFTED = "labels are paired as forward= returned them, not shifted by a token"
+
+Again = Callable[..., Any]
+"""Runs the latest batch once more, with further keywords for the model."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure of a model, as in :func:`measure_model`; checked when it is made."""
+
+    layer: str | None = None
+    num_classes: int | None = None
+    class_names: Sequence[str] | None = None
+    metrics: str | Sequence[str] | None = None
+    passes: int | None = None
+    global_mean: str = "samples"
+    ignore_label: Ignored = IGNORED
+    present_only: bool = False
+    min_samples: int = 1
+    memory_limit: int = MEMORY_LIMIT
+
+    def __post_init__(self) -> None:
+        integer("memory_limit", self.memory_limit, minimum=0)
+        if self.num_classes is not None:
+            integer("num_classes", self.num_classes, minimum=2)
+        self.settings()
+
+    def targets(self) -> Targets:
+        """A reader of labels."""
+        return Targets(ignored_labels(self.ignore_label), self.class_names)
+
+    def settings(self) -> Settings:
+        """What the recorder of features takes."""
+        targets = self.targets()
+        mark = targets.mark if targets.ignored else None
+        selection = Selection(self.present_only, self.min_samples)
+        return Settings(self.metrics, self.passes, self.global_mean, mark, self.memory_limit, selection)
+
+    def named(self, report: CollapseReport) -> CollapseReport:
+        """The report with the classes' names, where there are any."""
+        rows = report.per_class
+        if self.class_names is None or rows is None or not all(name.isdecimal() for name in rows.names):
+            return report
+        names = tuple(self.class_names[int(name)] for name in rows.names)
+        return replace(report, per_class=replace(rows, names=names))
+
+
+@dataclass(frozen=True)
+class Head:
+    """What processes tell each other of the classifier."""
+
+    name: str
+    weight: Tensor | None
+    bias: Tensor | None
+    dim: int
+
+
+class Measurement:
+    """The classifier of a model, watched from the first batch to the report.
+
+    Call :meth:`start` before and :meth:`take` after each forward pass, :meth:`finish` at the end of the data;
+    where that says so, pass the same batches again to :meth:`take_again`; then :meth:`report`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        options: Options,
+        *,
+        team: Team | None = None,
+        shares: Shares | None = None,
+        custom: bool = False,
+        repeatable: bool = False,
+    ):
+        self._options = options
+        self._model, self._settings, self._targets = model, options.settings(), options.targets()
+        self._num_classes, self._custom, self._repeatable = options.num_classes, custom, repeatable
+        self._team = team or Team()
+        self._shares = shares if self._team.together else None
+        self._watch = HeadWatch(model, options.layer, options.num_classes)
+        self._recorder: Recorder | SharedRecorder | None = None
+        self._head: Head | None = None
+        self._shift: bool | None = None
+        self.precision = torch.float64
+        """The coarsest dtype on the way to the latest features."""
+        self.notes: dict[str, None] = {}
+
+    def start(self) -> None:
+        """A forward pass begins."""
+        self._watch.start()
+
+    def remove(self) -> None:
+        """Take all hooks away."""
+        self._watch.remove()
+
+    def take(self, labels: Any, again: Again | None = None) -> None:
+        """Take the batch that has just passed; ``again`` runs it once more, should the classifier need to be found."""
+        features, targets = self.rows(labels, again)
+        if self._recorder is None:
+            self._meet(self.head(features.shape[1]))
+        assert self._recorder is not None
+        self._recorder.add(features, targets, self.precision)
+
+    def take_again(self, labels: Any) -> None:
+        """Take a batch of the second run."""
+        assert self._recorder is not None
+        self._recorder.add_again(*self.rows(labels, None))
+
+    def finish(self) -> bool:
+        """End the first run; whether this process is to run the same batches again."""
+        if self._team.together:
+            heads = self._team.gather(None if self._head is None else (self._head.name, self._head.dim))
+            known = next((rank for rank, head in enumerate(heads) if head is not None), None)
+            if known is None:
+                raise ValueError("loader holds no batches")
+            if None in heads:
+                # A process without data learns from the first that has some what is measured.
+                told = self._team.gather(self._head if self._team.rank == known else None)[known]
+                if self._head is None:
+                    self._meet(told)
+        if self._recorder is None:
+            raise ValueError("loader holds no batches")
+        if self._shares is not None:
+            self._shares.restart()
+        return self._recorder.finish_first_pass()
+
+    def report(self) -> CollapseReport:
+        """The report, with the layer and what was done to labels and features."""
+        assert self._recorder is not None
+        assert self._head is not None
+        report = self._options.named(self._recorder.report())
+        notes = [*report.notes, *self._targets.notes, *self.notes]
+        if self._team.note is not None:
+            notes.append(self._team.note)
+        return replace(report, layer=self._head.name or ITSELF, notes=tuple(dict.fromkeys(notes)))
+
+    # one batch ----------------------------------------------------------------------------------------------
+
+    def rows(self, labels: Any, again: Again | None) -> tuple[Tensor, Tensor]:
+        """Features (n, d) and integer labels (n,) of the latest batch."""
+        raw = self._targets.tensor(labels)
+        kept = None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
+        caught = self._watch.caught(again, self._targets.seen(raw))
+        self.precision = caught.precision
+        width = None if caught.outputs is None else caught.outputs.shape[-1]
+        hard = self._targets.integers(raw, caught.features.shape[:-1], width)
+        features, targets, note = align(caught, hard, self._watch.name)
+        if note is not None:
+            self.notes[note] = None
+        if self._shift is None:
+            self._shift = self._shifted(features, targets, again)
+        if kept is not None and features.shape[0] == kept.shape[0]:
+            features, targets = features[kept.to(features.device)], targets[kept.to(targets.device)]
+        if self._shift:
+            features, targets = features[:, :-1], targets[:, 1:]
+        return (
+            features.reshape(-1, features.shape[-1]),
+            self._targets.checked(targets.reshape(-1), self._classes(width)),
+        )
+
+    def _classes(self, width: int | None) -> int | None:
+        if self._watch.classifier.weight is None:
+            return self._num_classes
+        return 2 if width == 1 else self._watch.classifier.outputs
+
+    def _shifted(self, features: Tensor, labels: Tensor, again: Again | None) -> bool:
+        if features.ndim != 3 or labels.ndim != 2 or labels.shape[1] < 2:
+            return False
+        if self._custom:
+            if is_causal(self._model):
+                self.notes[NOT_SHIFTED] = None
+            return False
+        if again is None:
+            shift = is_causal(self._model)
+        else:
+            # The model runs once more, with labels: what was caught must not be lost by it.
+            shift = shifts_labels(self._model, again, labels, self._targets.ignored)
+        if shift:
+            self.notes[SHIFTED] = None
+        return shift
+
+    # the head -----------------------------------------------------------------------------------------------
+
+    def head(self, dim: int) -> Head:
+        """The classifier as it is now, on the CPU; a head of one output as two classes."""
+        classifier: Classifier = self._watch.classifier
+        weight, bias = classifier.weight, classifier.bias
+        if classifier.note is not None:
+            self.notes[classifier.note] = None
+        if weight is not None and weight.shape[0] == 1:
+            self.notes[ONE_OUTPUT] = None
+            weight = torch.cat([-weight / 2, weight / 2])
+            bias = None if bias is None else torch.cat([-bias / 2, bias / 2])
+        weight = None if weight is None else weight.detach().to("cpu", copy=True)
+        return Head(classifier.name, weight, None if bias is None else bias.detach().to("cpu", copy=True), dim)
+
+    def _meet(self, head: Head) -> None:
+        self._head = head
+        arguments = (self._settings, self._num_classes, head.weight, head.bias)
+        if self._team.together:
+            self._recorder = SharedRecorder(*arguments, dim=head.dim, team=self._team, repeatable=self._repeatable)
+        else:
+            self._recorder = Recorder(*arguments)

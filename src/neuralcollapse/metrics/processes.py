@@ -1,0 +1,124 @@
+"""Several processes: who measures together, which samples a sampler repeats, and reports on all of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from torch.utils.data import DistributedSampler
+
+from .._support.checks import describe
+from .inputs import NonFiniteError
+
+__all__ = ["Shares", "Team", "team_of"]
+
+Reduce = bool | distributed.ProcessGroup | None
+
+
+class Team:
+    """The processes whose samples make one report; alone, every method does nothing."""
+
+    def __init__(self, group: Any = None, together: bool = False):
+        self.group, self.together = group, together
+        running = distributed.is_available() and distributed.is_initialized()
+        self.size = distributed.get_world_size(group) if running else 1
+        self.rank = distributed.get_rank(group) if running else 0
+        self.together = together and self.size > 1
+
+    @property
+    def note(self) -> str | None:
+        """What a report on a part of the data says."""
+        if self.together or self.size == 1:
+            return None
+        return f"the samples of process {self.rank} of {self.size} only; reduce=True measures those of all"
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, in order."""
+        if not self.together:
+            return [value]
+        values: list[Any] = [None] * self.size
+        distributed.all_gather_object(values, value, group=self.group)
+        return values
+
+    @contextmanager
+    def failing_together(self) -> Iterator[None]:
+        """An error in one process is raised in all, so that none waits for the others for ever."""
+        mine: Exception | None = None
+        try:
+            yield
+        except Exception as error:
+            mine = error
+        told = None if mine is None else (isinstance(mine, NonFiniteError), str(mine))
+        errors = self.gather(told)
+        if mine is not None:
+            raise mine
+        for rank, error in enumerate(errors):
+            if error is not None:
+                raise (NonFiniteError if error[0] else RuntimeError)(f"in process {rank}: {error[1]}")
+
+
+def team_of(reduce: object, loader: object) -> Team:
+    """The processes to measure with: by default all, where the loader gives each process a share of its own."""
+    if reduce is None:
+        return Team(None, Shares(loader).distributed)
+    if isinstance(reduce, bool):
+        return Team(None, reduce)
+    if not isinstance(reduce, distributed.ProcessGroup):
+        raise TypeError(f"reduce must be None, True, False or a process group, got {describe(reduce)}")
+    return Team(reduce, True)
+
+
+class Shares:
+    """The share that a process has of a distributed loader, without the samples that fill up the last round.
+
+    Samplers repeat samples so that all processes have as many. The i-th sample of process r of n is sample
+    r + i n of all under ``DistributedSampler``; with whole batches dealt out in turn (accelerate), batch b is
+    batch r + b n of all. What lies beyond the end of the data is a repetition.
+    """
+
+    def __init__(self, loader: object):
+        self._samples = self._batches = 0
+        sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
+        self._total: int | None = None
+        self._stride = self._rank = 1
+        self._size: int | None = None
+        self.distributed = False
+        if isinstance(sampler, DistributedSampler):
+            self.distributed = True
+            self._total, self._stride, self._rank = _length(sampler.dataset), sampler.num_replicas, sampler.rank
+        elif int(getattr(batches, "num_processes", 1) or 1) > 1:
+            self.distributed = True
+            if not getattr(batches, "split_batches", False):
+                self._total, self._size = (
+                    _length(getattr(loader, "dataset", None)),
+                    getattr(batches, "batch_size", None),
+                )
+                self._stride = int(getattr(batches, "num_processes", 1))
+                self._rank = int(getattr(batches, "process_index", 0))
+        elif int(getattr(getattr(loader, "dataset", None), "num_processes", 1) or 1) > 1:
+            self.distributed = True
+
+    def restart(self) -> None:
+        """A new pass over the loader begins."""
+        self._samples = self._batches = 0
+
+    def own(self, size: int) -> Tensor | None:
+        """Which of the next ``size`` samples are no repetitions; ``None`` for all."""
+        first, batch = self._samples, self._batches
+        self._samples, self._batches = first + size, batch + 1
+        if self._total is None:
+            return None
+        if self._size is None:
+            places = self._rank + (first + torch.arange(size)) * self._stride
+        else:
+            places = (self._rank + batch * self._stride) * self._size + torch.arange(size)
+        kept = places < self._total
+        return None if bool(kept.all()) else kept
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except TypeError:
+        return None

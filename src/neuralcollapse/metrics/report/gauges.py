@@ -1,0 +1,108 @@
+"""The four properties at a glance: where a report stands between features without structure and collapse."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..definitions._registry import METRICS
+
+if TYPE_CHECKING:
+    from .report import CollapseReport
+
+__all__ = ["Gauge", "gauges", "headline"]
+
+CHOICES = (
+    ("NC1", ("nc1", "nc1_quotient"), 4.0),
+    ("NC2", ("nc2", "nc2_projected", "nc2_means", "nc2_means_projected"), 2.0),
+    ("NC3", ("nc3", "nc3_projected", "nc3_cosine"), 2.0),
+    ("NC4", ("nc4_mismatch",), 0.0),
+)
+"""For each property, the metrics in order of preference, and the decades from random to collapsed (0: linear)."""
+
+TITLES = {
+    "NC1": "samples gather at their class mean",
+    "NC2": "classes form a simplex",
+    "NC3": "classifier and class means align",
+    "NC4": "the nearest class mean decides",
+}
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One property: ``position`` is 0 for features without structure and 1 at collapse."""
+
+    property: str
+    metric: str
+    title: str
+    value: float | None
+    random: float | None
+    position: float | None
+    words: str
+
+
+def _random_value(name: str, report: "CollapseReport") -> float | None:
+    classes, dim = report.num_classes, report.dim
+    per_class = max(2, round(report.num_samples / max(classes, 1)))
+    if name == "nc1":
+        value = METRICS["nc1"].random_value
+        found = math.inf if value is None else value(classes, per_class, dim)
+        return found if math.isfinite(found) else float((per_class - 1) * classes)
+    if name.startswith("nc2"):
+        if name.endswith("_projected"):
+            return math.sqrt(2 - 2 * math.sqrt(classes / (dim + classes)))
+        name = "nc2"
+    if name == "nc3_projected":
+        return math.sqrt(2)
+    value = METRICS[name].random_value
+    return None if value is None else value(classes, per_class, dim)
+
+
+def gauges(report: "CollapseReport") -> list[Gauge]:
+    """NC1 to NC4 by the first metric of each that the report has a value for."""
+    result = []
+    for name, metrics, decades in CHOICES:
+        known = [metric for metric in metrics if report.values.get(metric) is not None]
+        if not known:
+            asked = [metric for metric in metrics if metric in report.values]
+            words = report.reasons.get(asked[0], "") if asked else "not measured"
+            result.append(Gauge(name, metrics[0], TITLES[name], None, None, None, words))
+            continue
+        metric = known[0]
+        value, random = report.values[metric], _random_value(metric, report)
+        assert value is not None
+        position = None
+        if random is not None and random > 0:
+            if decades:
+                position = 1.0 if value <= 0 else math.log10(random / value) / decades
+            else:
+                position = 1 - value / random
+            position = min(max(position, 0.0), 1.0)
+        result.append(Gauge(name, metric, TITLES[name], value, random, position, _words(metric, value, random)))
+    return result
+
+
+def _words(metric: str, value: float, random: float | None) -> str:
+    if metric == "nc4_mismatch":
+        return "no sample disagrees" if value == 0 else f"{100 * value:.3g} % of the samples disagree"
+    if value == 0:
+        return "exactly collapsed"
+    if random is None:
+        return ""
+    ratio = random / value
+    if ratio < 1.1:
+        return "as in random features"
+    if ratio >= 1e4:
+        return f"1e{math.log10(ratio):.0f} times less than random"
+    return f"{ratio:.0f} times less than random" if ratio >= 10 else f"{ratio:.1f} times less than random"
+
+
+def headline(found: list[Gauge]) -> str:
+    """One verdict over the properties that have a place on the scale."""
+    places = [gauge.position for gauge in found if gauge.position is not None]
+    if not places:
+        return "not measurable"
+    least = min(places)
+    if least >= 0.9:
+        return "collapsed"
+    mean = sum(places) / len(places)
+    return "close to collapse" if mean >= 0.75 else "on the way to collapse" if mean >= 0.35 else "far from collapse"

@@ -1,0 +1,247 @@
+"""Pictures of one's own measurements: a report, and the course of a training run."""
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..._support.checks import describe
+from ..definitions._registry import METRICS
+from .gauges import CHOICES, Gauge, gauges, headline
+from .render import short
+from .report import CollapseReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_history", "plot_report", "read_history"]
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8a8a8a"
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STEPS = ("epoch", "step", "iteration")
+LISTED_CLASSES = 30
+"""Classes up to which each has its name below its bar."""
+
+
+def _figure(width: float, height: float) -> "Figure":
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def plot_report(report: CollapseReport) -> "Figure":
+    """Where NC1 to NC4 stand, the sorted cosine margins, and the spread of each class (what the report has of it)."""
+    rows = report.per_class
+    spread = rows is not None and rows.variances is not None and float(rows.variances.max()) > 0
+    parts = 1 + (report.cosine_margins is not None) + spread
+    figure = _figure(4.4 * parts, 3.2)
+    axes = figure.subplots(1, parts, squeeze=False)[0]
+    _draw_gauges(axes[0], report)
+    place = 1
+    if report.cosine_margins is not None:
+        _draw_margins(axes[place], report)
+        place += 1
+    if spread:
+        _draw_classes(axes[place], report)
+    figure.suptitle(report.sizes, fontsize=9, color=GREY)
+    return figure
+
+
+def _draw_gauges(axes: "Axes", report: CollapseReport) -> None:
+    found: list[Gauge] = gauges(report)
+    for row, gauge in enumerate(found):
+        height = len(found) - 1 - row
+        axes.plot([0, 1], [height, height], color="#d8d8d8", linewidth=5, solid_capstyle="round", zorder=1)
+        axes.text(-0.04, height, gauge.property, ha="right", va="center", fontsize=10, fontweight="bold")
+        if gauge.position is None:
+            axes.text(0.5, height + 0.16, _cut(gauge.words or "no value"), ha="center", fontsize=7.5, color=GREY)
+            continue
+        axes.plot([0, gauge.position], [height, height], color=GREEN, linewidth=5, solid_capstyle="round", zorder=2)
+        axes.plot(gauge.position, height, "o", color=GREEN, markersize=9, zorder=3)
+        axes.text(0.0, height + 0.2, f"{gauge.metric} = {short(gauge.value)}", fontsize=8.5)
+        axes.text(0.0, height - 0.34, _cut(gauge.words), fontsize=7.5, color=GREY)
+    axes.set_xlim(-0.16, 1.04)
+    axes.set_ylim(-0.7, len(found) - 0.4)
+    axes.set_xticks([0, 1], ["random", "collapsed"], fontsize=8)
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    axes.set_title(headline(found).capitalize(), fontsize=11)
+
+
+def _cut(text: str, most: int = 62) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _draw_margins(axes: "Axes", report: CollapseReport) -> None:
+    curve = report.cosine_margins
+    assert curve is not None
+    count = curve.shape[0]
+    step = max(1, count // 2000)
+    shown = curve[::step].tolist()
+    axes.plot([100 * index * step / max(count - 1, 1) for index in range(len(shown))], shown, color=BLUE)
+    axes.axhline(METRICS["cosine_margin"].at_collapse(report.num_classes), color=GREEN, linestyle="--", linewidth=1)
+    axes.axhline(0, color="#d8d8d8", linewidth=1, zorder=0)
+    axes.set_xlabel("% of the samples, sorted")
+    axes.set_title("Cosine margin (dashed: at collapse)", fontsize=10)
+    _plain(axes)
+
+
+def _draw_classes(axes: "Axes", report: CollapseReport) -> None:
+    rows = report.per_class
+    assert rows is not None
+    assert rows.variances is not None
+    values = rows.variances.sqrt().tolist()
+    axes.bar(range(len(values)), values, color=BLUE, width=0.8 if len(values) <= LISTED_CLASSES else 1.0)
+    if len(values) <= LISTED_CLASSES:
+        long = max(len(name) for name in rows.names) > 3
+        axes.set_xticks(range(len(values)), list(rows.names), fontsize=7, rotation=90 if long else 0)
+    axes.set_xlabel("class")
+    axes.set_title("Spread within each class, $\\sqrt{\\mathrm{tr}\\,\\Sigma_k}$", fontsize=10)
+    _plain(axes)
+
+
+def _plain(axes: "Axes") -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+
+
+def plot_history(
+    rows_or_path: "str | os.PathLike[str] | Iterable[Any]",
+    metrics: "Sequence[str] | None" = None,
+    *,
+    split: str | None = None,
+) -> "Figure":
+    """Metrics over training, one panel a metric and one line a split.
+
+    Args:
+        rows_or_path: a run directory, a ``metrics.jsonl`` or CSV file as the loggers write them, a list of rows
+            (dicts with ``epoch`` or ``step``, and metrics by name), a history of ``(step, report)`` pairs as the
+            callbacks keep, a list of reports, or a pandas DataFrame.
+        metrics: what to draw; by default accuracy and NC1 to NC4, as far as the rows have them.
+        split: only the rows of that split (``"train"``, ``"validation"``, ``"test"``).
+
+    """
+    rows = read_history(rows_or_path)
+    if split is not None:
+        known = sorted({str(row.get("split", "")) for row in rows})
+        rows = [row for row in rows if row.get("split") == split]
+        if not rows:
+            raise ValueError(f"no row is of split {split!r} (there are: {', '.join(known)})")
+    names = _chosen(rows, metrics)
+    axis = next((name for name in STEPS if any(name in row for row in rows)), None)
+    columns = min(len(names), 3)
+    lines = -(-len(names) // columns)
+    figure = _figure(3.4 * columns, 2.6 * lines)
+    panels = figure.subplots(lines, columns, squeeze=False).flatten()
+    splits = list(dict.fromkeys(str(row.get("split", "")) for row in rows))
+    for panel, name in zip(panels, names, strict=False):
+        for number, part in enumerate(splits):
+            points = [
+                (_number(row.get(axis)) if axis else float(index), _number(row.get(name)))
+                for index, row in enumerate(row for row in rows if str(row.get("split", "")) == part)
+            ]
+            points = [(x, y) for x, y in points if x is not None and y is not None]
+            if points:
+                colour = COLOURS[number % len(COLOURS)]
+                marker = "o" if len(points) < 25 else ""
+                panel.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=3, label=part or None)
+        _scale(panel)
+        panel.set_title(name, fontsize=10)
+        panel.set_xlabel(axis or "row", fontsize=8)
+        _plain(panel)
+    for panel in panels[len(names) :]:
+        panel.set_visible(False)
+    if len(splits) > 1:
+        panels[0].legend(fontsize=8, frameon=False)
+    return figure
+
+
+def _scale(panel: "Axes") -> None:
+    """Decades where values span more than one, and whole numbers on the axis of epochs."""
+    from matplotlib.ticker import MaxNLocator
+
+    values = [float(y) for line in panel.get_lines() for y in line.get_ydata()]  # pyright: ignore[reportGeneralTypeIssues]
+    if values and min(values) > 0 and max(values) > 10 * min(values):
+        panel.set_yscale("log")
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+
+
+def _chosen(rows: list[dict[str, Any]], metrics: "Sequence[str] | None") -> list[str]:
+    known = dict.fromkeys(name for row in rows for name, value in row.items() if _number(value) is not None)
+    drawable = [name for name in known if name not in STEPS]
+    if metrics is None:
+        picked = [name for name in ("loss", "accuracy") if name in drawable]
+        for _, choices, _ in CHOICES:
+            picked += [name for name in choices if name in drawable][:1]
+        names = picked or [name for name in drawable if name in METRICS][:6]
+    else:
+        names = [metrics] if isinstance(metrics, str) else list(metrics)
+        for name in names:
+            if name not in drawable:
+                raise ValueError(f"metrics: no row has a value of {name!r} (there are: {', '.join(drawable)})")
+    if not names:
+        raise ValueError("the history holds no metrics to draw")
+    return names
+
+
+def _number(value: object) -> float | None:
+    """A finite number, also from the text of a CSV cell."""
+    if isinstance(value, bool) or value is None or value == "":
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def read_history(source: "str | os.PathLike[str] | Iterable[Any]") -> list[dict[str, Any]]:
+    """Rows with steps, splits and metrics by name, from whatever :func:`plot_history` takes."""
+    if isinstance(source, str | os.PathLike):
+        rows: list[Any] = _read_file(Path(source))
+    elif hasattr(source, "to_dict") and hasattr(source, "columns"):
+        rows = source.to_dict("records")  # pyright: ignore[reportAttributeAccessIssue]
+    elif isinstance(source, Iterable) and not isinstance(source, Mapping):
+        rows = list(source)
+    else:
+        raise TypeError(f"rows_or_path must be a path or a list of rows, got {describe(source)}")
+    result = []
+    for number, row in enumerate(rows):
+        if isinstance(row, Sequence) and len(row) == 2 and isinstance(row[1], CollapseReport):
+            result.append({"step": row[0], **_of_report(row[1])})
+        elif isinstance(row, CollapseReport):
+            result.append(_of_report(row))
+        elif isinstance(row, Mapping):
+            result.append({str(name): value for name, value in row.items()})
+        else:
+            raise TypeError(f"rows_or_path: row {number} must be a dict or a report, got {describe(row)}")
+    if not result:
+        raise ValueError("the history holds no rows")
+    return result
+
+
+def _of_report(report: CollapseReport) -> dict[str, Any]:
+    return report.scalars | ({} if report.accuracy is None else {"accuracy": report.accuracy})
+
+
+def _read_file(path: Path) -> list[dict[str, Any]]:
+    if path.is_dir():
+        inside = [path / "metrics.jsonl", *sorted(path.glob("*.jsonl")), *sorted(path.glob("*.csv"))]
+        found = next((file for file in inside if file.is_file()), None)
+        if found is None:
+            raise ValueError(f"{path}: no metrics.jsonl, .jsonl or .csv file in that folder")
+        path = found
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix.lower() == ".csv":
+            return list(csv.DictReader(text.splitlines()))
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (ValueError, csv.Error) as error:
+        raise ValueError(f"{path}: not a readable history: {' '.join(str(error).split())[:150]}") from error
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path}: not a readable history: every line must be an object")
+    return rows
