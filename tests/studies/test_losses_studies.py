@@ -60,7 +60,7 @@ def test_collapse_as_in_the_paper(tmp_path: Path) -> None:
         ({LS: {"nc2": [0.8, 0.6, 0.5]}}, "mnist", "nc2-small"),
         ({LS: {"nc3": [0.8, 0.6, 0.5]}}, "mnist", "nc3-small"),
         ({CE: {"nc2": [0.1, 0.15, 0.2]}}, "mnist", "falls"),
-        ({MSE: {"nc1": [1.0, 0.5, 0.4]}}, "cifar100", "hundred-classes"),
+        ({loss: {"nc1": [1.0, 0.405, 0.4]} for loss in (LS, MSE)}, "cifar100", "hundred-classes"),
         ({CE: {"nc1": [1.0, 0.01, 0.011]}}, "cifar100", "still-falling"),
         ({CE: {"nc1": [1.0, 0.6, 0.5]}}, "cifar100", "focal-slowest"),
     ],
@@ -69,6 +69,11 @@ def test_collapse_otherwise(tmp_path: Path, changes, data: str, part: str) -> No
     assert collapse(tmp_path / "fitted", changes, data)[part] == "contradicted"
     unfit = {loss: {**changes.get(loss, {}), "accuracy": [0.5, 0.6, 0.7]} for loss in LOSSES}
     assert collapse(tmp_path / "unfit", unfit, data)[part] == "underpowered"
+
+
+def test_nets_that_still_collapse_decide_nothing_about_where_they_end(tmp_path: Path) -> None:
+    falling = collapse(tmp_path, {LS: {"nc1": [1.0, 0.2, 0.18]}}, "cifar100")
+    assert falling["hundred-classes"] == "underpowered"
 
 
 # accuracy -----------------------------------------------------------------------------------------------------------
