@@ -1,15 +1,20 @@
-"""What the documentation needs besides its texts: formulas as they should look, one API page a module, Collapse."""
+"""What the documentation needs besides its texts: formulas, one API page a module, tutorials that are run, Collapse."""
 
 import html
 import importlib
 import inspect
 import re
+import sys
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import ziamath
 from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tutorials
 
 MODULES = {
     "frames": "Frames",
@@ -37,6 +42,11 @@ def on_files(files: Files, config: Any) -> Files:
 
     for name, title in MODULES.items():
         files.append(File.generated(config, f"api/{name}.md", content=api_page(name, title)))
+    for name in tutorials.ORDER:
+        made = tutorials.render(tutorials.FOLDER / f"{name}.py")
+        files.append(File.generated(config, f"tutorials/{name}.md", content=made.text))
+        for picture, content in made.pictures.items():
+            files.append(File.generated(config, f"tutorials/{picture}", content=content))
     files.append(File.generated(config, "collapse.html", content=static_page()))
     font = resources.files(ziamath) / "fonts" / "STIXTwoMath-Regular.ttf"
     files.append(File.generated(config, "assets/math.ttf", content=font.read_bytes()))

@@ -35,7 +35,8 @@ def _number(name: str, value: Any) -> float | int | None:
     if value is None or isinstance(value, bool):
         return None if value is None else int(value)
     try:
-        number = value if isinstance(value, int) else float(value)
+        # A loss as it comes out of a training step still hangs on its graph.
+        number = value if isinstance(value, int) else float(value.detach() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"extra {name!r} must be a number, got {describe(value)}") from error
     return number if math.isfinite(number) else None

@@ -1,6 +1,7 @@
 """An index of all results of a folder, as tables that DuckDB (or anything that reads Parquet) can query."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,13 +95,14 @@ class Answer:
         _write_table(path, dict(zip(self.columns, self.types, strict=True)), iter(self.to_dicts()))
 
 
-def query(folder: Path, text: str = "") -> Answer:
+def query(folder: str | os.PathLike[str], text: str = "") -> Answer:
     """Answer a query on the index of ``folder``: SQL on its tables, a condition on ``runs``, or nothing for all runs.
 
     The query sees the tables ``studies``, ``cells``, ``metrics`` and ``runs``, and no file besides.
     """
     import duckdb
 
+    folder = Path(folder)
     if not (folder / "index" / "cells.parquet").is_file():
         raise ValueError(f"{folder}: holds no results (no index/cells.parquet); run a study with --out {folder}")
     database = duckdb.connect(":memory:")
