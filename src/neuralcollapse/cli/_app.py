@@ -22,9 +22,12 @@ HELP = """Measure neural collapse, solve and certify the models that explain it,
 
 ```
 neuralcollapse demo
-neuralcollapse optimum --loss ce --classes 10 --per-class 100 --dim 20 --weight-decay 5e-4 --feature-decay 5e-4
+neuralcollapse measure features.npz
+neuralcollapse optimum --loss ce --classes 10 --per-class 100 --dim 20 \\
+    --weight-decay 5e-4 --feature-decay 5e-4
 neuralcollapse study run losses/collapse --profile smoke
 neuralcollapse COMMAND --help
+neuralcollapse --install-completion
 ```
 """
 
@@ -35,6 +38,7 @@ app = cyclopts.App(
     version=__version__,
     suppress_keyboard_interrupt=False,  # main has a word to say
 )
+app.register_install_completion_command(help="Let the shell (bash, zsh, fish) complete commands and options.")
 
 
 def print_json(value: Any) -> None:
@@ -95,7 +99,11 @@ def _fail(error: Exception) -> int:
 def _how_to_go_on(arguments: Sequence[str]) -> str:
     """What an interrupted command can say to its user."""
     name = arguments[0] if arguments else ""
-    if name in ("study", "demo"):
+    if (
+        name in ("study", "demo")
+        or list(arguments[:2]) == ["data", "get"]
+        or (name == "measure" and "--keep" in arguments)
+    ):
         return ": the same command goes on where it was"
     if name == "train" or (name == "solve" and "--trials" in arguments):
         return f": the same command{'' if '--resume' in arguments else ' with --resume'} goes on where it was"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._study_progress import MARKS
+from ._tables import at_a_word
 from ._terminal import styled
 
 if TYPE_CHECKING:
@@ -41,22 +42,21 @@ def verdicts_in(folder: Path) -> dict[str, str]:
 
 
 def print_list(console: "Console", every: Sequence["Study"], verdicts: Mapping[str, str]) -> None:
-    """Two lines a study, whatever the width."""
+    """Two lines a study, whatever the width: its name with what fits beside it, and its question."""
     from rich.text import Text
-
-    def line(text: Text) -> None:
-        console.print(text, no_wrap=True, overflow="ellipsis")
 
     for one in every:
         said = verdicts.get(one.id, "")
-        head = Text()
-        head.append(one.id, "bold").append(f"  {figures_of(one)}  {one.costs['desk']}")
-        if said:
-            head.append(f"  {said}", MARKS.get(said.partition(" ")[0], ""))
-        line(head)
-        line(Text(f"  {one.question}", style="dim"))
-    console.print("\nshow one: neuralcollapse study show ID", style="dim", soft_wrap=True)
-    console.print("run some: neuralcollapse study run ID --profile smoke|desk|paper", style="dim", soft_wrap=True)
+        head = Text(one.id, style="bold")
+        for words, style in (
+            (said, MARKS.get(said.partition(" ")[0], "")),
+            (figures_of(one), ""),
+            (one.costs["desk"], ""),
+        ):
+            if words and head.cell_len + 2 + len(words) <= console.width:
+                head.append("  ").append(words, style)
+        console.print(head, no_wrap=True)
+        console.print(Text(f"  {at_a_word(one.question, console.width - 2)}", style="dim"), no_wrap=True)
 
 
 def study_facts(study: "Study", profile: "Profile", planned: Sequence["Planned"]) -> dict[str, Any]:

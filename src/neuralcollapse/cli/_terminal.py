@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.progress import TextColumn
 from rich.text import Text
 
-__all__ = ["styled", "terminal", "text_column"]
+__all__ = ["say_next", "styled", "terminal", "text_column"]
 
 
 def terminal(*, stderr: bool = False, quiet: bool = False, soft_wrap: bool = False) -> Console:
@@ -18,6 +18,13 @@ def terminal(*, stderr: bool = False, quiet: bool = False, soft_wrap: bool = Fal
 def styled(*parts: str | tuple[str, str]) -> Text:
     """Text from plain parts and (text, style) pairs: what markup would say, without reading it out of the text."""
     return Text.assemble(*parts)
+
+
+def say_next(*commands: str) -> None:
+    """What one would do next, a command a line; on stderr, so that what is piped on stays clean."""
+    console = terminal(stderr=True, soft_wrap=True)
+    for number, command in enumerate(commands):
+        console.print(Text(f"{'      ' if number else 'next: '}{command}", style="dim"))
 
 
 def text_column(template: str) -> TextColumn:

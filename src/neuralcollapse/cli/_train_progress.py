@@ -6,13 +6,14 @@ from typing import Any
 
 from rich.progress import BarColumn, TimeElapsedColumn
 
-from ..training import Plan, Progress
+from ..training import Plan, Progress, Run
 from ._progress import Bar
-from ._terminal import text_column
+from ._terminal import say_next, text_column
 
 __all__ = ["Display"]
 
 REFRESH_SECONDS = 0.25
+HEADLINE = ("accuracy", "nc1", "nc2", "nc3", "nc4_mismatch")
 
 
 class Display(Bar):
@@ -47,6 +48,18 @@ class Display(Bar):
         if self.bar.disable:
             text = f"epoch {row['epoch']} {row['split']}: loss {row['loss']:.4g}, accuracy {row['accuracy']:.4f}"
             self.line(text + shown + (f", {self.left}" if self.left else ""))
+
+    def finish(self, run: Run) -> None:
+        """Where the run is, what came out of it, and what one would do next; by the process that writes."""
+        self.line(f"finished: {run.folder}")
+        if self.console.quiet:
+            return
+        for split in ("train", "test"):
+            rows = [row for row in run.history if row["split"] == split]
+            if rows:
+                shown = [f"{name} {rows[-1][name]:.3g}" for name in HEADLINE if rows[-1].get(name) is not None]
+                self.line(f"  {split}: {', '.join(shown)}")
+        say_next(f"neuralcollapse report {run.folder} --out report.html")
 
     def line(self, text: str) -> None:
         """One line."""

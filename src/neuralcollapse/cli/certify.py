@@ -18,7 +18,7 @@ def certify(
     escape_out: Annotated[Path | None, Parameter(help="Write the escape direction to this .safetensors file.")] = None,
     json: Annotated[bool, Parameter(help="Print one JSON object.", negative="")] = False,
 ) -> None:
-    """Certify a point: a rigorous gap to the global minimum, and what kind of point it is.
+    r"""Certify a point: a rigorous gap to the global minimum, and what kind of point it is.
 
     The model is read from the file if it was written by this program; options that name a model override it.
 
@@ -26,7 +26,8 @@ def certify(
 
     ```
     neuralcollapse certify point.safetensors
-    neuralcollapse certify point.safetensors --classes 10 --dim 32 --per-class 5 --temperature 1 --json
+    neuralcollapse certify point.safetensors --classes 10 --dim 32 --per-class 5 \
+        --temperature 1 --json
     ```
 
     Parameters
@@ -39,7 +40,7 @@ def certify(
 
     from .._support.checks import real
     from ..ufm import Problem, load_point, save_point
-    from ._terminal import terminal
+    from ._terminal import say_next, terminal
 
     place, metadata = load_point(point)
     options = problem or ProblemOptions()
@@ -64,3 +65,9 @@ def certify(
         if value is not None:
             table.add_row(name.replace("_", " "), f"{value:.12g}" if isinstance(value, float) else str(value))
     console.print(table)
+    if result.escape is not None and escape_out is None:
+        say_next(f"neuralcollapse certify {point} --escape-out down.safetensors")
+    elif result.verdict == "global minimum":
+        say_next("neuralcollapse explore")
+    else:
+        say_next(f"neuralcollapse solve --start {point} and the options of its model")

@@ -14,6 +14,13 @@ app.command(data)
 def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negative="")] = False) -> None:
     """Say which data sets there are, and which of them are here.
 
+    **Try:**
+
+    ```
+    neuralcollapse data list
+    neuralcollapse data list --root data --json
+    ```
+
     Parameters
     ----------
     root
@@ -22,11 +29,9 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
         Print one JSON list instead of a table.
 
     """
-    from rich.table import Table
-    from rich.text import Text
-
     from ..data import root_folder, sources
-    from ._terminal import terminal
+    from ._tables import print_table, write_tabs
+    from ._terminal import say_next, terminal
 
     folder = root_folder(root)
     rows = []
@@ -50,22 +55,30 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
     if json:
         print_json(rows)
         return
-    table = Table(title=Text(f"data sets in {folder}" if folder else "data sets (no root folder is given)"))
-    for column in ("name", "images", "train", "test", "classes"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("where", overflow="fold")
-    for row in rows:
-        shape = "x".join(str(size) for size in row["shape"])
-        table.add_row(
-            *(row["name"], shape, f"{row['train']:,}", f"{row['test']:,}"),
-            *(str(row["classes"]), row["where"]),
-        )
-    terminal().print(table)
+    columns = ("name", "images", "train", "test", "classes", "where")
+    cells = [
+        (row["name"], "x".join(map(str, row["shape"])), f"{row['train']:,}", f"{row['test']:,}", str(row["classes"]),
+         row["where"])
+        for row in rows
+    ]  # fmt: skip
+    console = terminal()
+    if console.is_terminal:
+        console.print(f"data sets in {folder}" if folder else "data sets (no root folder is given)", soft_wrap=True)
+        print_table(columns, cells, console)
+    else:
+        write_tabs(columns, cells)
+    say_next("neuralcollapse data get NAME --root DIR", "neuralcollapse train --data digits --out RUN")
 
 
 @data.command
 def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> None:
     """Fetch a data set from its official address; a broken download continues where it stopped.
+
+    **Try:**
+
+    ```
+    neuralcollapse data get mnist --root data
+    ```
 
     Parameters
     ----------
@@ -80,8 +93,8 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     from ..data import get as fetch_set
-    from ..data import sources
-    from ._terminal import terminal, text_column
+    from ..data import root_folder, sources
+    from ._terminal import say_next, terminal, text_column
 
     console = terminal(stderr=True)
     columns = (text_column("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -100,11 +113,19 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
         print(f"{name} is embedded: nothing to fetch")
     else:
         print(f"{name}: {len(files)} files in {files[0].parent}")
+        say_next(f"neuralcollapse data check {name} --root {root_folder(root)}")
 
 
 @data.command
 def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Read a data set and compare it with the published checksums. Exit code 1 if it cannot be used.
+
+    **Try:**
+
+    ```
+    neuralcollapse data check digits
+    neuralcollapse data check cifar10 --root data --json
+    ```
 
     Parameters
     ----------
@@ -117,6 +138,7 @@ def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parame
 
     """
     from ..data import check as check_set
+    from ._terminal import say_next
 
     report = check_set(name, root)
     code = 0 if report.problem is None else 1
@@ -144,4 +166,5 @@ def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parame
         print(f"{report.name}: not usable: {report.problem}")
     else:
         print(f"{report.name}: usable, {report.train_size:,} train and {report.test_size:,} test images")
+        say_next(f"neuralcollapse train --data {name} --out RUN")
     return code

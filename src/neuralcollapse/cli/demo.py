@@ -31,7 +31,7 @@ def demo(
 
     ```
     neuralcollapse demo
-    neuralcollapse demo --out /tmp/collapse
+    neuralcollapse demo --profile smoke --out try
     ```
     """
     from ..studies import run_studies
@@ -60,7 +60,7 @@ def _show(outcome: "Outcome", path: Path) -> None:
     import json
 
     from ._study_progress import MARKS
-    from ._terminal import styled, terminal
+    from ._terminal import say_next, styled, terminal
 
     console = terminal(soft_wrap=True)
     console.print(_table(json.loads((outcome.folder / "table.json").read_text(encoding="utf-8"))))
@@ -68,10 +68,12 @@ def _show(outcome: "Outcome", path: Path) -> None:
         console.print(styled((part.verdict, MARKS[part.verdict]), f": {part.says} {part.why}"))
     console.print()
     console.print(styled((f"report: {path}", "bold"), f" ({size(path)}; open it in a browser)\n"))
-    console.print("next: neuralcollapse study list")
-    console.print("      neuralcollapse train --data digits --loss focal:gamma=3 --out run")
-    console.print("      neuralcollapse report run")
-    console.print("      neuralcollapse measure features.npz")
+    say_next(
+        "neuralcollapse explore",
+        "neuralcollapse study list",
+        "neuralcollapse train --data digits --loss focal:gamma=3 --out run",
+        "neuralcollapse measure features.npz",
+    )
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:

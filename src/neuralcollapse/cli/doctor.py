@@ -42,7 +42,7 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     from rich.table import Table
 
     from .. import __version__
-    from ._terminal import styled, terminal
+    from ._terminal import say_next, styled, terminal
 
     facts: dict[str, object] = {
         "neuralcollapse": __version__,
@@ -77,6 +77,7 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     if problem is None:
         words = ": a small model was evaluated, certified and agrees with its closed form"
         console.print(styled(("healthy", "green"), words))
+        say_next("neuralcollapse demo")
         return 0
     console.print(styled(("unhealthy", "red"), f": {problem}"))
     return 1

@@ -36,9 +36,11 @@ def explore(
 
     integer("--port", port, minimum=0, maximum=65535)
     from ..web.explorer import ExplorerServer, write_static
+    from ._terminal import say_next
 
     if static is not None:
         sys.stdout.write(f"{write_static(static)}\n")
+        say_next(f"open {static} in a browser")
         return 0
     with ExplorerServer(port, results) as server:
         sys.stdout.write(f"{server.url}  (Ctrl-C ends it)\n")

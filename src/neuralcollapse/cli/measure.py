@@ -58,12 +58,14 @@ def measure(
     saved class statistics. Several files, a folder or a pattern are shards of one data set. Labels are integers or
     text. Files may be larger than memory.
 
-    Examples:
+    **Try:**
 
-        neuralcollapse measure features.npz
-        neuralcollapse measure shards/ --intervals .95
-        neuralcollapse measure features.npy labels.npy weight.npy --json
-        neuralcollapse measure layers.safetensors --layers --out report.html
+    ```
+    neuralcollapse measure features.npz
+    neuralcollapse measure shards/ --intervals .95
+    neuralcollapse measure features.npy labels.npy weight.npy --json
+    neuralcollapse measure layers.safetensors --layers --out report.html
+    ```
 
     Parameters
     ----------
@@ -103,7 +105,7 @@ def measure(
         The label of samples to leave out.
     memory
         Gigabytes that intermediate matrices may take.
-    """  # noqa: D406, D407, D412, D413
+    """  # noqa: D413
     from .._support.checks import real
 
     if not files:
@@ -143,7 +145,7 @@ def _show(reports: "dict[str, CollapseReport]", everything: bool, out: Path | No
     from rich.text import Text
 
     from ..metrics import metric_table, summary
-    from ._terminal import terminal
+    from ._terminal import say_next, terminal
 
     console = terminal()
     for name, report in reports.items():
@@ -153,25 +155,25 @@ def _show(reports: "dict[str, CollapseReport]", everything: bool, out: Path | No
         if everything:
             console.print(metric_table(report, console.width))
     if out is not None:
-        console.print(Text(f"page: {out}", style="dim"))
+        say_next(f"open {out} in a browser")
     elif not everything:
-        console.print(Text("--all: every metric; --out FILE.html: a page", style="dim"))
+        say_next("the same command with --all (every metric), --intervals .95 or --out report.html (a page)")
 
 
 class _Shards:
     """A bar on a terminal and a line now and then elsewhere, for more than one file."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, TextColumn
+        from rich.progress import BarColumn
 
         from ._progress import Bar
+        from ._terminal import text_column
 
-        text, left = TextColumn("measuring {task.fields[text]}"), TextColumn("{task.fields[left]}")
+        text, left = text_column("measuring {task.fields[text]}"), text_column("{task.fields[left]}")
         self._bar = Bar(text, BarColumn(), left, text="", left="")
         self._last = time.monotonic()
 
     def __enter__(self) -> "_Shards":
-        self._bar.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -179,6 +181,8 @@ class _Shards:
 
     def update(self, done: int, total: int) -> None:
         """Called after each file."""
+        if total > 1:
+            self._bar.bar.start()  # once: later calls change nothing
         share = done / total
         left, text = self._bar.time_left(share), f"{done}/{total}"
         self._bar.bar.update(self._bar.task, completed=share, text=text, left=left)

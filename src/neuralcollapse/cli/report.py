@@ -30,12 +30,13 @@ def report(*folders: Path, out: Path = Path("report.html")) -> int:
 
     """
     from ..web.report import write
-    from ._terminal import terminal
+    from ._terminal import say_next, terminal
 
     if not folders:
         raise ValueError("DIR is missing: name at least one folder of results")
     path = write(folders, out)
     terminal(soft_wrap=True).print(f"wrote {path} ({size(path)})")
+    say_next(f"open {path} in a browser")
     return 0
 
 

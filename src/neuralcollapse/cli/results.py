@@ -1,11 +1,16 @@
 """``neuralcollapse results``: ask the results of all studies of a folder."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from ._app import app, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TERMINAL_ROWS = 50
 
 
 @app.command
@@ -15,19 +20,23 @@ def results(
     *,
     out: Path = Path("results"),
     export: Path | None = None,
-    limit: int = 50,
+    limit: int | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Answer a query on the results of studies.
+    r"""Answer a query on the results of studies.
 
-    QUERY is a condition on the runs (their last values), or SQL on the tables runs, studies, cells and metrics.
+    QUERY is a condition on the runs (their last values), or SQL on the tables runs, studies, parts, cells and metrics.
+    A terminal shows the columns that it has room for; a pipe gets all of them, separated by tabs.
 
-    Examples
-    --------
-        neuralcollapse results
-        neuralcollapse results "study = 'losses/collapse' and nc1 < 0.1"
-        neuralcollapse results "select loss, avg(nc1) from runs where split = 'train' group by loss" --json
-        neuralcollapse results "from metrics where metric = 'nc2'" --export nc2.parquet
+    **Try:**
+
+    ```
+    neuralcollapse results
+    neuralcollapse results "study = 'losses/collapse' and nc1 < 0.1"
+    neuralcollapse results "select loss, avg(nc1) from runs group by loss" --json
+    neuralcollapse results "from metrics where metric = 'nc2'" \
+        --export nc2.parquet
+    ```
 
     Parameters
     ----------
@@ -38,16 +47,14 @@ def results(
     export
         Write the whole answer to this .csv or .parquet file.
     limit
-        Rows to print at most.
+        Rows to print at most (default: 50 on a terminal, all in a pipe).
     json
         Print one JSON list of all rows.
 
     """
-    from rich.table import Table
-    from rich.text import Text
-
     from ..studies import query as ask
-    from ._terminal import terminal
+    from ._tables import write_tabs
+    from ._terminal import say_next, terminal
 
     answer = ask(out, query)
     if export is not None:
@@ -55,19 +62,35 @@ def results(
     if json:
         print_json(answer.to_dicts())
         return
-    rows = answer.rows
-    shown = [place for place in range(len(answer.columns)) if any(row[place] is not None for row in rows)]
-    table = Table()
-    for place in shown:
-        table.add_column(Text(answer.columns[place]), overflow="fold")
-    for row in rows[:limit]:
-        table.add_row(*(_text(row[place]) for place in shown))
     console = terminal()
-    console.print(table)
-    if len(rows) > limit:
-        console.print(f"{len(rows) - limit} more rows: --limit, --json or --export show them")
+    most = limit if limit is not None else TERMINAL_ROWS if console.is_terminal else len(answer.rows)
+    rows = [[_text(value) for value in row] for row in answer.rows[:most]]
+    if console.is_terminal:
+        _show(console, list(answer.columns), rows)
+    else:
+        write_tabs(answer.columns, rows)
+    if len(answer.rows) > most:
+        console.print(f"{len(answer.rows) - most} more rows: --limit, --json or --export show them")
     if export is not None:
-        console.print(f"wrote {export}: {len(rows)} rows", soft_wrap=True)
+        terminal(stderr=True, soft_wrap=True).print(f"wrote {export}: {len(answer.rows)} rows")
+    say_next('neuralcollapse results "select COLUMNS from runs where CONDITION"', f"neuralcollapse report {out}")
+
+
+def _show(console: "Console", columns: list[str], rows: list[list[str]]) -> None:
+    """A table of what differs from row to row, under a line of what does not."""
+    from ._tables import print_table
+
+    kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    same = [place for place in kept if len(rows) > 1 and len({row[place] for row in rows}) == 1]
+    if same and len(same) < len(kept):
+        console.print("in all rows: " + ", ".join(f"{columns[place]} {rows[0][place]}" for place in same))
+        kept = [place for place in kept if place not in same]
+    kept.sort(key=lambda place: columns[place] == "cell")  # a key: of use to look a run up, if there is room
+    left_out = print_table(
+        [columns[place] for place in kept], [[row[place] for place in kept] for row in rows], console
+    )
+    if left_out:
+        console.print(f"no room for: {', '.join(left_out)}")
 
 
 def _text(value: Any) -> str:

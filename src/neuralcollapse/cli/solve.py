@@ -43,16 +43,19 @@ def solve(
     resume: Annotated[bool, Parameter(help="Keep the trials that --out already holds.", negative="")] = False,
     json: Annotated[bool, Parameter(help="Print one JSON object.", negative="")] = False,
 ) -> int:
-    """Minimise an unconstrained feature model and say how it ended.
+    r"""Minimise an unconstrained feature model and say how it ended.
 
     Exit code 1 when a solve did not converge.
 
     **Try:**
 
     ```
-    neuralcollapse solve --loss ce --classes 10 --per-class 5 --dim 32 --temperature 1 --method trust-region
-    neuralcollapse solve --classes 4 --dim 9 --weight-decay 0.01 --feature-decay 0.01 --out point.safetensors
-    neuralcollapse solve --classes 10 --dim 32 --temperature 5 --trials 20 --out runs --resume
+    neuralcollapse solve --loss ce --classes 10 --per-class 5 --dim 32 \
+        --temperature 1 --method trust-region
+    neuralcollapse solve --classes 4 --dim 9 --weight-decay 0.01 \
+        --feature-decay 0.01 --out point.safetensors
+    neuralcollapse solve --classes 10 --dim 32 --temperature 5 \
+        --trials 20 --out runs --resume
     ```
     """
     from .._support.checks import integer
@@ -101,7 +104,7 @@ def _one(
 ) -> int:
     from ..ufm import save_point
     from ..ufm import solve as solve_problem
-    from ._terminal import terminal
+    from ._terminal import say_next, terminal
 
     # The bar shows value and gap, whatever else is recorded.
     record = tuple(dict.fromkeys(("value", "gap", *options["record"])))
@@ -122,8 +125,12 @@ def _one(
         console.print(repr(model))
         console.print(_facts(trace))
         console.print(f"{trace.outcome}: {trace.message}")
-        if out is not None:
-            console.print(f"wrote {out}")
+        if out is None:
+            say_next("the same command with --out point.safetensors, then: neuralcollapse certify point.safetensors")
+        else:
+            console.print(f"wrote {out}", soft_wrap=True)
+            verb = "certify" if out.suffix == ".safetensors" else "report"
+            say_next(f"neuralcollapse {verb} {out}")
     return 0 if trace.converged else 1
 
 
@@ -140,7 +147,7 @@ def _many(
 ) -> int:
     from .._support.files import write_json
     from ..ufm import solve_many
-    from ._terminal import terminal
+    from ._terminal import say_next, terminal
 
     done = 0
     with _progress("trial", len(seeds)) as show:
@@ -185,7 +192,8 @@ def _many(
         console.print(_table(traces, seeds))
         console.print(f"{summary['converged']} of {len(traces)} converged")
         if out is not None:
-            console.print(f"wrote {out}")
+            console.print(f"wrote {out}", soft_wrap=True)
+            say_next(f"neuralcollapse report {out} --out report.html")
     return 0 if all(trace.converged for trace in traces) else 1
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from ._app import app, print_json
-from ._terminal import terminal
+from ._terminal import say_next, terminal
 
 if TYPE_CHECKING:
     from ..studies import Profile, Study
@@ -21,6 +21,13 @@ Flag = Annotated[bool, Parameter(negative="")]
 def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
     """Say which studies there are, what they ask, what they cost and, where they have run, what came out.
 
+    **Try:**
+
+    ```
+    neuralcollapse study list
+    neuralcollapse study list --out results --json
+    ```
+
     Parameters
     ----------
     out
@@ -30,7 +37,8 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
 
     """
     from ..studies import get, studies
-    from ._study_words import print_list, verdicts_in
+    from ._study_words import figures_of, print_list, verdicts_in
+    from ._tables import write_tabs
 
     every = [get(name) for name in studies]
     verdicts = verdicts_in(out)
@@ -50,16 +58,26 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
             ]
         )
         return
-    print_list(terminal(), every, verdicts)
+    console = terminal()
+    if console.is_terminal:
+        print_list(console, every, verdicts)
+    else:
+        write_tabs(
+            ("study", "figures", "cost", "verdict", "question"),
+            [(one.id, figures_of(one), one.costs["desk"], verdicts.get(one.id, ""), one.question) for one in every],
+        )
+    say_next("neuralcollapse study show ID", "neuralcollapse study run ID --profile smoke|desk|paper")
 
 
 @study.command
 def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
     """Print what a study claims, with limits and floors, and its exact plan.
 
-    Examples
-    --------
-        neuralcollapse study show losses/collapse --profile paper
+    **Try:**
+
+    ```
+    neuralcollapse study show losses/collapse --profile paper
+    ```
 
     Parameters
     ----------
@@ -82,6 +100,7 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
         print_json(study_facts(one, size, planned))
         return
     print_study(terminal(), one, size, planned)
+    say_next(f"neuralcollapse study run {one.id} --profile {size}")
 
 
 @study.command
@@ -105,13 +124,15 @@ def run(
     Cells that OUT holds already are not run again, and interrupted ones go on from their last checkpoint. Exit code 1
     when a cell failed.
 
-    Examples
-    --------
-        neuralcollapse study run geometric/bound
-        neuralcollapse study run losses/collapse losses/accuracy --profile smoke --out try
-        neuralcollapse study run --part nets --profile desk --root data
-        neuralcollapse study run losses/collapse --set epochs=50 --seeds 1,2,3
-        neuralcollapse study run mse/rescaling --profile paper --first-steps 2
+    **Try:**
+
+    ```
+    neuralcollapse study run geometric/bound
+    neuralcollapse study run losses/collapse losses/accuracy --profile smoke
+    neuralcollapse study run --part nets --profile desk --root data
+    neuralcollapse study run losses/collapse --set epochs=50 --seeds 1,2,3
+    neuralcollapse study run mse/rescaling --profile paper --first-steps 2
+    ```
 
     Parameters
     ----------
@@ -181,7 +202,7 @@ def run(
             ]
         )
     else:
-        terminal(stderr=True, soft_wrap=True).print(f"report: neuralcollapse report {out} --out report.html")
+        say_next(f"neuralcollapse report {out} --out report.html", f"neuralcollapse explore --results {out}")
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 
@@ -191,9 +212,11 @@ def evidence(
 ) -> None:
     """Copy the verdicts of finished studies to small files, to keep and to make pages from.
 
-    Examples
-    --------
-        neuralcollapse study evidence results --out evidence/desk
+    **Try:**
+
+    ```
+    neuralcollapse study evidence results --out evidence/desk
+    ```
 
     Parameters
     ----------
@@ -215,6 +238,7 @@ def evidence(
     console = terminal(soft_wrap=True)
     for line in collect_evidence(folder, out, check_profile(profile), pictures):
         console.print(line)
+    say_next("make results")
 
 
 def _chosen(names: tuple[str, ...], part: str | None, profile: "Profile") -> "list[Study]":

@@ -56,11 +56,13 @@ def train(
     Options replace the fields of the plan file, if there is one, and the defaults otherwise. Exit code 1 when the run
     stops before its end, in a state that --resume continues.
 
-    Examples
-    --------
-        neuralcollapse train --data digits --model resnet8 --loss focal:gamma=3 --epochs 50 --out RUN
-        neuralcollapse train --plan plan.toml --out RUN --resume
-        torchrun --nproc-per-node 2 -m neuralcollapse train --data mnist --root data --out RUN
+    **Try:**
+
+    ```
+    neuralcollapse train --data digits --loss focal:gamma=3 --epochs 50 --out RUN
+    neuralcollapse train --plan plan.toml --out RUN --resume
+    torchrun --nproc-per-node 2 -m neuralcollapse train --data mnist --out RUN
+    ```
 
     Parameters
     ----------
@@ -198,7 +200,7 @@ def train(
         except TrainingStopped as stop:
             display.line(f"stopped: {stop}")
             return 1
-    display.line(f"finished: {run.folder}")
+    display.finish(run)
     return 0
 
 

@@ -1,0 +1,167 @@
+"""What the terminal shows at 80 and at 50 columns: whole words, few lines, a next step; and what a pipe gets.
+
+The files in ``snapshots/`` are what was looked at and found good. After a change that is meant:
+``NEURALCOLLAPSE_SNAPSHOTS=write python -m pytest tests/cli/test_terminal.py``, and look at them again.
+"""
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neuralcollapse.studies as studies_layer
+from neuralcollapse import cli
+from neuralcollapse._support.registry import load_entries
+from neuralcollapse.cli import main
+from neuralcollapse.cli._app import app
+from neuralcollapse.cli._tables import at_a_word, fitting
+from neuralcollapse.studies import Answer
+
+pytestmark = pytest.mark.unchecked
+load_entries("neuralcollapse.cli", [str(Path(cli.__file__).parent)])
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+HEIGHTS = {"study-list": 75, "results": 12, "measure": 16, "train": 12}
+COLUMNS = ("study", "profile", "cell", "loss", "data", "model", "seed", "split", "accuracy", "nc1", "nc2", "nc3")
+SAME = ("mnist:size=14", "resnet8:width=8", 10, "train")
+ROWS = [
+    ("losses/collapse", "desk", "1a2b3c4d5e6f", "cross-entropy", *SAME, 1.0, 0.01234, 0.2345, 0.1234),
+    ("losses/collapse", "desk", "f6e5d4c3b2a1", "focal:gamma=3", *SAME, 0.9876, 1.234e-05, 0.1, None),
+]
+
+
+@pytest.fixture
+def screen(monkeypatch, tmp_path, capsys):
+    """Run a command on a terminal of some columns, and return its lines."""
+    monkeypatch.chdir(tmp_path)
+    numbers = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    features = np.eye(3, 8)[labels] + 0.1 * numbers.normal(size=(90, 8))
+    np.savez("features.npz", features=features, labels=labels, weight=np.eye(3, 8), bias=np.zeros(3))
+    monkeypatch.setattr(studies_layer, "query", lambda *_: Answer(COLUMNS, ("VARCHAR",) * len(COLUMNS), ROWS))
+
+    def run(arguments, width):
+        settings = {"COLUMNS": str(width), "LINES": "40", "TERM": "xterm", "TTY_COMPATIBLE": "1", "NO_COLOR": "1"}
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        code = main(shlex.split(arguments))
+        shown = capsys.readouterr()
+        assert code == 0, shown.err
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.out + shown.err)
+        return [line.rsplit("\r")[-1].rstrip() for line in text.splitlines()]
+
+    return run
+
+
+COMMANDS = {
+    "study-list": "study list",
+    "results": "results",
+    "measure": "measure features.npz",
+    "train": "train --per-class 2 --test-per-class 1 --model mlp:width=8 --epochs 2 --measure 2 --out run{}",
+}
+
+
+def steady(name, lines):
+    """Lines without what changes from run to run: bars, and the numbers of a training run."""
+    lines = [line for line in lines if line and not re.match(r"epoch \d+/\d+ +[━╸╺ ]", line)]
+    return [re.sub(r"\d+\.\d+(e-?\d+)?|(?<=nc4_mismatch )\d", "#", line) if name == "train" else line for line in lines]
+
+
+def words_of(lines):
+    """The words, without the lines of tables and without commas."""
+    return {word.strip(",:") for word in re.split(r"[\s│┃]+", " ".join(lines)) if re.search(r"\w", word)}
+
+
+@pytest.mark.parametrize("width", [80, 50])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_screen(screen, name, width):
+    lines = steady(name, screen(COMMANDS[name].format(width), width))
+    body = [line for line in lines if not line.startswith(("next: ", "      neuralcollapse", "finished: "))]
+    assert max(map(len, body)) <= width
+    assert len(lines) <= HEIGHTS[name]
+    wide = words_of(steady(name, screen(COMMANDS[name].format(f"{width}-wide"), 300)))
+    cut = words_of(body) - wide - {"no", "room", "for"}
+    assert not cut, f"words that are not in the wide answer: {cut}"
+    text = "\n".join(lines) + "\n"
+    file = SNAPSHOTS / f"{name}-{width}.txt"
+    if os.environ.get("NEURALCOLLAPSE_SNAPSHOTS") == "write":
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+
+
+def test_a_pipe_gets_whole_rows_separated_by_tabs(capsys, monkeypatch):
+    monkeypatch.setattr(studies_layer, "query", lambda *_: Answer(COLUMNS, ("VARCHAR",) * len(COLUMNS), ROWS * 60))
+    assert main(["results"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "\t".join(COLUMNS)
+    assert len(lines) == 121
+    assert lines[2].split("\t")[-2:] == ["0.1", ""]
+    for command in (["study", "list"], ["data", "list"]):
+        assert main(command) == 0
+        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        assert len({len(row) for row in rows}) == 1
+        assert len(rows) > 5
+
+
+def commands(parser=app, name=()):
+    for word in parser:
+        if not word.startswith("-"):
+            inner = parser[word]
+            below = list(commands(inner, (*name, word)))
+            yield from below or [(*name, word)]
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_every_help_has_examples_that_can_be_pasted(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*command, "--help"]) == 0
+    text = capsys.readouterr().out
+    pasted = re.sub(r" \\\s*\n\s*", " ", text)
+    start = " neuralcollapse " + " ".join(command)
+    examples = [line.strip() for line in pasted.splitlines() if re.match(rf"{re.escape(start)}(\s|$)", line)]
+    assert examples
+    for example in examples:
+        app.parse_args(shlex.split(example)[1:], exit_on_error=False, print_error=False)
+
+
+def test_completion_is_generated_for_every_shell():
+    for shell in ("bash", "zsh", "fish"):
+        script = app.generate_completion(prog_name="neuralcollapse", shell=shell)
+        assert all(word in script for word in ("measure", "certify", "study"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["study", "list"], "the same command goes on where it was"),
+        (["train", "--out", "run"], "the same command with --resume goes on where it was"),
+        (["train", "--out", "run", "--resume"], "the same command goes on where it was"),
+        (["data", "get", "mnist"], "the same command goes on where it was"),
+        (["measure", "x.npz", "--keep", "kept"], "the same command goes on where it was"),
+        (["doctor"], "interrupted"),
+    ],
+)
+def test_an_interrupt_says_how_to_go_on(arguments, words, capsys, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("neuralcollapse.cli._app.app", interrupt)
+    assert main(arguments) == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("neuralcollapse: interrupted")
+    assert line.endswith(words)
+
+
+def test_text_is_cut_behind_a_word():
+    assert at_a_word("does it hold", 12) == "does it hold"
+    assert at_a_word("does it hold", 11) == "does it …"
+    assert at_a_word("does it hold", 4) == "does"[:4]
+
+
+def test_columns_that_fit_are_chosen():
+    rows = [("a" * 10, "b" * 30, "c")]
+    assert fitting(("first", "second", "third"), rows, 80) == [0, 1, 2]
+    assert fitting(("first", "second", "third"), rows, 30) == [0, 2]
+    assert fitting(("first", "second", "third"), rows, 5) == [0]
