@@ -47,6 +47,8 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, f"tutorials/{name}.md", content=made.text))
         for picture, content in made.pictures.items():
             files.append(File.generated(config, f"tutorials/{picture}", content=content))
+    changes = (Path(__file__).parent.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, "changelog.md", content=changes))
     files.append(File.generated(config, "collapse.html", content=static_page()))
     font = resources.files(ziamath) / "fonts" / "STIXTwoMath-Regular.ttf"
     files.append(File.generated(config, "assets/math.ttf", content=font.read_bytes()))

@@ -12,7 +12,7 @@ Layers load when they are first used, so the import stays light.
 import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _LAYERS = (
     "data",
