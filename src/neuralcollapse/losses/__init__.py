@@ -13,6 +13,7 @@ from ._base import Curve, LogitLoss, Loss, MarginOptimum, Transition, registry
 from ._function import FunctionLoss
 from ._linearization import Linearization
 from ._softmax import SmoothedCrossEntropy
+from ._stack import LossStack
 
 load_entries(__name__, list(__path__))
 
@@ -35,6 +36,7 @@ __all__ = [
     "LogitLoss",
     "Loss",
     "LossLike",
+    "LossStack",
     "MarginOptimum",
     "SmoothedCrossEntropy",
     "SquaredError",

@@ -20,6 +20,7 @@ from .._support.checks import describe, integer, real
 from .._support.registry import Registry
 from .._support.specs import Spec
 from ._linearization import AutogradLinearization, Linearization
+from ._stack import LossStack
 
 __all__ = ["Curve", "Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "registry"]
 
@@ -127,6 +128,10 @@ class LogitLoss(Loss):
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Linearization:
         """Value and derivatives at checked arguments: the engine of the unconstrained feature models."""
         return AutogradLinearization(lambda z: self._mean(z, labels), logits)
+
+    def stack(self, labels: Int[Tensor, " N"], num_classes: int) -> LossStack | None:
+        """The loss for the logits of many trials at once; None where it is not written for that."""
+        return None
 
     @abstractmethod
     def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]: ...

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .._support.checks import real
 from ._base import Curve, Linearization, LogitLoss, MarginOptimum, entropy, log_wrong
+from ._stack import LossStack, one_hot
 
 __all__ = ["SmoothedCrossEntropy"]
 
@@ -70,6 +71,47 @@ class SoftmaxLinearization(Linearization):
         return direction
 
 
+class SoftmaxStack(LossStack):
+    """-sum_j t_j log p_j of many trials; ``arrays`` are p (T, K, N) and the loss of each sample (T, N)."""
+
+    def __init__(self, labels: Int[Tensor, " N"], num_classes: int, alpha: float, weights: Float[Tensor, " N"]):
+        self._alpha = alpha
+        self._place = labels[None, None]
+        self._shares = weights / len(labels)
+        self._target = self._shares * ((1 - alpha) * one_hot(labels, num_classes) + alpha / num_classes)
+        self.arrays = []
+
+    def at(self, logits: Float[Tensor, "T K N"]) -> LossStack:
+        """Log p_y is the logarithm of p_y, unless that is too small for a number."""
+        probabilities = torch.softmax(logits, dim=1)
+        place = self._place.expand(len(logits), 1, -1)
+        log_true = probabilities.gather(1, place).squeeze(1).log_()
+        if not bool(log_true.min() > math.log(1e-290)):
+            log_true = torch.log_softmax(logits, dim=1).gather(1, place).squeeze(1)
+        if not self._alpha:
+            return self._with([probabilities, log_true.neg_()])
+        # log p_j = z_j - z_y + log p_y.
+        mean = logits.mean(1).sub_(logits.gather(1, place).squeeze(1))
+        return self._with([probabilities, log_true.neg_().sub_(mean, alpha=self._alpha)])
+
+    @property
+    def values(self) -> Float[Tensor, " T"]:
+        """The samples' losses, weighted and averaged."""
+        return self.arrays[1] @ self._shares
+
+    @property
+    def gradient(self) -> Float[Tensor, "T K N"]:
+        """(p - t) times the sample's weight over N."""
+        return torch.mul(self.arrays[0], self._shares).sub_(self._target)
+
+    def curvature(self, direction: Float[Tensor, "T K N"]) -> Float[Tensor, " T"]:
+        """sum_j p_j (v_j - <p, v>)^2, weighted and averaged."""
+        probabilities = self.arrays[0]
+        mean = (probabilities * direction).sum(1, keepdim=True)
+        squares = (direction - mean).square_().mul_(probabilities)
+        return squares.sum(1) @ self._shares
+
+
 class SmoothedCrossEntropy(LogitLoss):
     """-sum_j t_j log p_j with t = (1-alpha) e_y + alpha/K; convex, with entropy as its dual."""
 
@@ -101,6 +143,10 @@ class SmoothedCrossEntropy(LogitLoss):
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> SoftmaxLinearization:
         """Value and derivatives, sharing the softmax."""
         return SoftmaxLinearization(logits, labels, self._alpha)
+
+    def stack(self, labels: Int[Tensor, " N"], num_classes: int) -> SoftmaxStack:
+        """The loss for many trials at once."""
+        return SoftmaxStack(labels, num_classes, self._alpha, torch.ones(len(labels), dtype=torch.float64))
 
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         """-H(u + t) where u + t is a probability vector, infinity elsewhere (row sums are taken to be zero)."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ._base import Curve, MarginOptimum, per_class_numbers, registry, spread_over
-from ._softmax import SmoothedCrossEntropy, SoftmaxLinearization
+from ._softmax import SmoothedCrossEntropy, SoftmaxLinearization, SoftmaxStack
 
 __all__ = ["CrossEntropy"]
 
@@ -61,6 +61,13 @@ class CrossEntropy(SmoothedCrossEntropy):
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> SoftmaxLinearization:
         """Value and derivatives, sharing the softmax."""
         return SoftmaxLinearization(logits, labels, 0.0, self._weights(labels, logits))
+
+    def stack(self, labels: Int[Tensor, " N"], num_classes: int) -> SoftmaxStack:
+        """The loss for many trials at once."""
+        weights = self._weights(labels, torch.empty(1, num_classes, dtype=torch.float64))
+        if weights is None:
+            return super().stack(labels, num_classes)
+        return SoftmaxStack(labels, num_classes, 0.0, weights)
 
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         """-omega H(u/omega + e_y) where that is a probability vector, infinity elsewhere."""

@@ -19,6 +19,7 @@ from torch import Tensor
 from .._support.checks import real
 from .._support.roots import root
 from ._base import Curve, Linearization, LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
+from ._stack import LossStack, one_hot
 
 __all__ = ["Focal"]
 
@@ -65,6 +66,48 @@ class FocalLinearization(Linearization):
         return direction
 
 
+class FocalStack(LossStack):
+    """The focal loss of many trials; ``arrays`` are m (T, N) and q (T, K, N)."""
+
+    def __init__(self, labels: Int[Tensor, " N"], num_classes: int, gamma: float):
+        self._true = one_hot(labels, num_classes)
+        self._hidden = torch.zeros_like(self._true).masked_fill_(self._true > 0, -math.inf)
+        self._place = labels[None, None]
+        self._gamma = gamma
+        self.arrays = []
+
+    def at(self, logits: Float[Tensor, "T K N"]) -> LossStack:
+        """The softmax over wrong classes, and the log odds against the true one."""
+        true = self._of_true_class(logits)
+        wrong = logits + self._hidden
+        log_wrong_softmax = torch.log_softmax(wrong, dim=1)
+        # log-sum-exp of the wrong logits, read off at the largest of them.
+        total = wrong.amax(1) - log_wrong_softmax.amax(1)
+        return self._with([_within_range(total - true), log_wrong_softmax.exp_()])
+
+    @property
+    def values(self) -> Float[Tensor, " T"]:
+        """F(m), averaged."""
+        return _curve(self.arrays[0], self._gamma).mean(1)
+
+    @property
+    def gradient(self) -> Float[Tensor, "T K N"]:
+        """h(p) (q - e_y) / N."""
+        odds, wrong = self.arrays
+        return (wrong - self._true).mul_((_slope(odds, self._gamma) / odds.shape[1])[:, None])
+
+    def curvature(self, direction: Float[Tensor, "T K N"]) -> Float[Tensor, " T"]:
+        """F''(m) <q - e_y, v>^2 + F'(m) sum_j q_j (v_j - <q, v>)^2, averaged."""
+        odds, wrong = self.arrays
+        mean = (wrong * direction).sum(1)
+        spread = (direction - mean[:, None]).square_().mul_(wrong).sum(1)
+        along = (mean - self._of_true_class(direction)).square_()
+        return (_curvature(odds, self._gamma) * along + _slope(odds, self._gamma) * spread).mean(1)
+
+    def _of_true_class(self, array: Float[Tensor, "T K N"]) -> Float[Tensor, "T N"]:
+        return array.gather(1, self._place.expand(len(array), 1, -1)).squeeze(1)
+
+
 @registry.add("focal", "fl")
 @dataclass(frozen=True)
 class Focal(LogitLoss):
@@ -101,6 +144,10 @@ class Focal(LogitLoss):
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> FocalLinearization:
         """Value and derivatives, sharing the softmax over wrong classes."""
         return FocalLinearization(logits, labels, self.gamma)
+
+    def stack(self, labels: Int[Tensor, " N"], num_classes: int) -> FocalStack:
+        """The loss for many trials at once."""
+        return FocalStack(labels, num_classes, self.gamma)
 
     @property
     def convex_from(self) -> float:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .._support.ranges import positive_scale
 from ._base import Linearization, LogitLoss, registry
+from ._stack import LossStack, one_hot
 
 __all__ = ["SquaredError"]
 
@@ -48,6 +49,34 @@ class SquaredErrorLinearization(Linearization):
         return rows
 
 
+class SquaredErrorStack(LossStack):
+    """The squared error of many trials; ``arrays`` is the residual z - M e_y."""
+
+    def __init__(self, labels: Int[Tensor, " N"], num_classes: int, alpha: float, target: float):
+        true = one_hot(labels, num_classes)
+        self._target = target * true
+        self._weights = torch.ones_like(true).masked_fill_(true > 0, alpha) / len(labels)
+        self.arrays = []
+
+    def at(self, logits: Float[Tensor, "T K N"]) -> LossStack:
+        """The residuals."""
+        return self._with([logits - self._target])
+
+    @property
+    def values(self) -> Float[Tensor, " T"]:
+        """Half the weighted sum of squares over N."""
+        return self.curvature(self.arrays[0]) / 2
+
+    @property
+    def gradient(self) -> Float[Tensor, "T K N"]:
+        """(z - M e_y) / N, with weight alpha on the true class."""
+        return self.arrays[0] * self._weights
+
+    def curvature(self, direction: Float[Tensor, "T K N"]) -> Float[Tensor, " T"]:
+        """|v|^2 / N, with weight alpha on the true class."""
+        return direction.square().mul_(self._weights).flatten(1).sum(1)
+
+
 @registry.add("squared-error", "mse")
 @dataclass(frozen=True)
 class SquaredError(LogitLoss):
@@ -84,6 +113,10 @@ class SquaredError(LogitLoss):
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> SquaredErrorLinearization:
         """Value and derivatives."""
         return SquaredErrorLinearization(logits, labels, self.alpha, self.target)
+
+    def stack(self, labels: Int[Tensor, " N"], num_classes: int) -> SquaredErrorStack:
+        """The loss for many trials at once."""
+        return SquaredErrorStack(labels, num_classes, self.alpha, self.target)
 
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         """Target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""

@@ -20,7 +20,7 @@ from ..normalized import NormalizedUFM
 from ..point import Point
 from ..problem import Problem
 from ..regularized import RegularizedUFM
-from .batched import RECORDABLE, solve_batch, supports_batch
+from .batched import fits, obstacle, solve_batch
 from .loop import SolveOptions, perturb, resolve_method, solve
 from .method import Method
 from .trace import Trace
@@ -42,7 +42,7 @@ def solve_many(
     resume: bool = False,
     on_trial: Callable[[Trace], None] | None = None,
     message: Callable[[str], None] | None = None,
-    batched: bool = False,
+    batched: bool | None = None,
     **options: Any,
 ) -> list[Trace]:
     """One :func:`solve` a seed, in the order of ``seeds``, over ``workers`` processes of one thread (None:
@@ -54,14 +54,17 @@ def solve_many(
     killed costs its trials a second try. ``start`` and ``perturbation`` give perturbed starts, one a seed.
     ``options`` are those of :func:`solve`; ``on_trial`` is called with each trace as it comes.
 
-    ``batched`` takes all trials as one tensor in this process, for L-BFGS and gradient descent on the models with
-    logits: many small solves for the overhead of one. Each trial follows a path of its own to the same tolerance (step
-    lengths are found by plain backtracking); ``record`` may name value and gradient_norm, and of the other options
-    ``tol``, ``max_iter`` and ``perturbation`` apply.
+    ``batched``: whether all trials are taken as one tensor in this process, which pays the overhead of small operations
+    once for many small solves. None (the default): where it can be done and is likely to be quicker, if neither ``out``
+    nor ``workers`` asks for trials apart; ``message`` is told where it cannot. True: always, with a ValueError where it
+    cannot be done; False: never. A batch follows gradient descent, conjugate gradients and L-BFGS on the models with
+    logits, each trial with step lengths, a history and an end of its own, by the rules of a single solve: values agree
+    to rounding. A trial that ends at a strict saddle is solved once more by itself.
     """
     numbers = _checked_seeds(seeds)
     way = resolve_method(problem, method)
-    SolveOptions(**options)
+    chosen = SolveOptions(**options)
+    tell = message or (lambda line: None)
     if start is not None:
         problem.check(start)
     count = min(len(numbers), integer("workers", workers, minimum=1) if workers is not None else os.cpu_count() or 1)
@@ -69,17 +72,20 @@ def solve_many(
     done: dict[int, Trace] = {}
     with nullcontext() if folder is None else locked(folder):
         if folder is not None:
-            done = _prepare(folder, problem, way, numbers, options, resume, message or (lambda line: None))
+            done = _prepare(folder, problem, way, numbers, options, resume, tell)
         for trace in done.values():
             if on_trial is not None:
                 on_trial(trace)
         waiting = [seed for seed in numbers if seed not in done]
-        if batched and waiting:
-            for trace in _batch(problem, way, waiting, start, options):
-                assert trace.seed is not None
+        wanted = False if batched is None and (folder is not None or workers is not None) else batched
+        if waiting and _together(problem, way, chosen, wanted, len(waiting), tell):
+            assert isinstance(problem, RegularizedUFM | NormalizedUFM)
+            for seed, trace in _batch(problem, way, waiting, start, chosen):
+                if trace is None:
+                    continue
                 if folder is not None:
-                    trace.save(trial_folder(folder, trace.seed))
-                done[trace.seed] = trace
+                    trace.save(trial_folder(folder, seed))
+                done[seed] = trace
                 if on_trial is not None:
                     on_trial(trace)
         jobs = [(problem.to_json(), way, seed, start, options, folder) for seed in numbers if seed not in done]
@@ -90,28 +96,38 @@ def solve_many(
     return [done[seed] for seed in numbers]
 
 
+def _together(
+    problem: Problem,
+    method: Method,
+    options: SolveOptions,
+    batched: bool | None,
+    trials: int,
+    tell: Callable[[str], None],
+) -> bool:
+    """Whether these trials are solved as one batch."""
+    if batched is False:
+        return False
+    why = obstacle(problem, method, options)
+    if batched and why is not None:
+        raise ValueError(f"batched=True: {why}")
+    if batched is None and why is not None and trials > 1:
+        tell(f"one solve a trial: {why}")
+    return why is None and (batched is True or fits(problem, trials))
+
+
 def _batch(
-    problem: Problem, method: Method, seeds: list[int], start: Point | None, options: dict[str, Any]
-) -> list[Trace]:
-    if not supports_batch(problem, method):
-        kind = type(problem).__name__
-        raise ValueError(
-            f"batched is for lbfgs and gradient-descent on models with logits, not {method.name} on {kind}"
-        )
-    refused = set(options) - {"tol", "max_iter", "record", "perturbation"}
-    if refused:
-        raise ValueError(f"{sorted(refused)[0]} does not apply to a batched solve")
-    record = options.get("record", ("value",))
-    unknown = [name for name in record if name not in RECORDABLE]
-    if unknown:
-        raise ValueError(f"record may name {' and '.join(RECORDABLE)} in a batched solve, got {unknown[0]!r}")
-    chosen = SolveOptions(**{**options, "record": record})
+    problem: RegularizedUFM | NormalizedUFM,
+    method: Method,
+    seeds: list[int],
+    start: Point | None,
+    options: SolveOptions,
+) -> list[tuple[int, Trace | None]]:
+    """The traces of these seeds, solved together; None for one that must be solved by itself."""
     starts = [problem.random_point(seed) if start is None else start for seed in seeds]
-    if chosen.perturbation:
-        starts = [perturb(problem, one, chosen.perturbation, seed) for one, seed in zip(starts, seeds, strict=True)]
-    assert isinstance(problem, RegularizedUFM | NormalizedUFM)
+    if options.perturbation:
+        starts = [perturb(problem, one, options.perturbation, seed) for one, seed in zip(starts, seeds, strict=True)]
     with torch_threads(1):
-        return solve_batch(problem, method, starts, seeds, chosen.tol, chosen.max_iter, chosen.record)
+        return list(zip(seeds, solve_batch(problem, method, starts, seeds, options), strict=True))
 
 
 def trial_folder(out: Path, seed: int) -> Path:

@@ -1,0 +1,79 @@
+"""What histories of many trials hold, for all trials at once where that is quick."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ...normalized import NormalizedUFM
+from ...point import Point
+from ...regularized import RegularizedUFM
+from ..history import COLUMNS, Snapshot
+from ..method import flat_model
+
+__all__ = ["Columns"]
+
+CLEAR = 1e-6
+"""Singular values of the class means above this share of the largest are no rounding: all trials at once will do."""
+
+Column = list[float | int | None]
+
+
+class Columns:
+    """The columns of a record at many points."""
+
+    def __init__(self, problem: RegularizedUFM | NormalizedUFM, record: Sequence[str], minimum: float | None):
+        self._problem, self._record, self._minimum = problem, record, minimum
+        self._flat = flat_model(problem)
+        self.need_points = bool(set(record) - {"value", "gradient_norm", "gap"})
+
+    def at(self, points: Sequence[Point], values: list[float], norms: list[float]) -> dict[str, Column]:
+        """One entry a point in each column; ``values`` and ``norms`` (of the gradient) are known."""
+        found: dict[str, Column] = {}
+        for name in self._record:
+            if name == "value":
+                found[name] = list(values)
+            elif name == "gradient_norm":
+                found[name] = list(norms)
+            elif name == "gap":
+                found[name] = [None if self._minimum is None else value - self._minimum for value in values]
+            elif name == "accuracy":
+                found[name] = self._accuracies(points)
+            elif name == "nc1":
+                found[name] = self._nc1(points)
+            else:
+                found[name] = [self._single(name, point) for point in points]
+        return found
+
+    def _single(self, name: str, point: Point) -> float | None:
+        state = self._flat.state(self._flat.flatten(point))
+        return COLUMNS[name].measure(Snapshot(self._flat, state, self._minimum))
+
+    def _accuracies(self, points: Sequence[Point]) -> Column:
+        features = torch.stack([point.H for point in points])
+        logits = torch.bmm(features, torch.stack([point.classifier for point in points]).mT)
+        biases = [point.b for point in points if point.b is not None]
+        if biases:
+            logits += torch.stack(biases)[:, None]
+        hits = (logits.argmax(2) == self._problem.labels).sum(1)
+        return [count / self._problem.num_samples for count in hits.tolist()]
+
+    def _nc1(self, points: Sequence[Point]) -> Column:
+        """sum_i var(v_i'h) / s_i^2 with s_i, v_i of the centred class means, where their rank is clear."""
+        features: Float[Tensor, "T N d"] = torch.stack([point.H for point in points])
+        counts = torch.tensor(self._problem.counts, dtype=torch.float64)
+        averaging = torch.nn.functional.one_hot(self._problem.labels, len(counts)).T / counts[:, None]
+        means = averaging @ features
+        centre = (counts / counts.sum()) @ means
+        directions, sizes, _ = torch.linalg.svd((means - centre[:, None]).mT, full_matrices=False)
+        rank = min(len(counts) - 1, self._problem.dim)
+        residuals = features - means[:, self._problem.labels]
+        along = torch.bmm(residuals, directions[:, :, :rank]).square().mean(1)
+        numbers = (along / sizes[:, :rank].square()).sum(1).tolist()
+        largest = torch.maximum(sizes[:, 0], centre.abs().amax(1))
+        clear = (sizes[:, rank - 1] > CLEAR * largest) & (max(self._problem.counts) > 1)
+        return [
+            number if safe else self._single("nc1", point)
+            for number, safe, point in zip(numbers, clear.tolist(), points, strict=True)
+        ]
