@@ -41,9 +41,9 @@ bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run, 
 	@for name in metrics solvers training; do echo "== $$name"; \
 	$(BIN)/python benchmarks/$$name.py $$([ $$name = metrics ] && echo --cpu) --json evidence/bench/$$name.json || exit 1; done
 
-MINUTES ?= 10
-attack: $(DEV)  ## kills, damaged files, random commands and calls; MINUTES=240 for a long one
-	OMP_NUM_THREADS=1 $(BIN)/python tests/attack/attack.py --minutes $(MINUTES) --out evidence/attack.json
+ATTACK ?= --minutes 3
+attack: $(DEV)  ## kills, damaged files, random commands and calls; ATTACK="--trials 10000 --seed 1" for a long one
+	PYTHONPATH=tests:tests/helpers OMP_NUM_THREADS=1 $(BIN)/python -m attack --out evidence/attack.json $(ATTACK)
 
 docs: $(DEV)  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -21,7 +21,15 @@ def available_memory() -> int:
     except (OSError, TypeError, ValueError):
         free = 8 << 30
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return free if limit == resource.RLIM_INFINITY else min(free, limit)
+    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - _taken()))
+
+
+def _taken() -> int:
+    """Bytes of address space that this process has."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):
+        return 0
 
 
 def check_room(what: str, size: int) -> None:

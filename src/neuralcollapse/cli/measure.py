@@ -213,6 +213,8 @@ def _write_page(out: Path, reports: "dict[str, CollapseReport]") -> None:
     import html
     import io
 
+    from matplotlib import rc_context
+
     from .._support.files import write_text
 
     parts = []
@@ -220,7 +222,8 @@ def _write_page(out: Path, reports: "dict[str, CollapseReport]") -> None:
         if name:
             parts.append(f"<h2>{html.escape(name)}</h2>")
         picture = io.StringIO()
-        report.plot().savefig(picture, format="svg", metadata={"Date": None})
+        with rc_context({"svg.hashsalt": "neuralcollapse"}):  # the same page whenever it is written
+            report.plot().savefig(picture, format="svg", metadata={"Date": None})
         text = picture.getvalue()
         parts.append(f'<div class="picture">{text[text.index("<svg") :]}</div>')
         parts.append(f'<div class="table">{report._repr_html_()}</div>')

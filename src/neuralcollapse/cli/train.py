@@ -215,10 +215,13 @@ def _epochs(text: str | None) -> object:
 
 def _sized(model: str, **sizes: float | int | None) -> str:
     """The model's name with the sizes that were given as options of their own."""
+    from .._support.checks import real
+
     extra = []
     for name, size in sizes.items():
         if size is not None:
             if f"{name}=" in model:
                 raise ValueError(f"--{name.replace('_', '-')} is given twice: also in --model {model}")
-            extra.append(f"{name}={int(size) if float(size).is_integer() else size}")
+            number = real(f"--{name.replace('_', '-')}", size)
+            extra.append(f"{name}={int(number) if number.is_integer() else number}")
     return model if not extra else model + ("," if ":" in model else ":") + ",".join(extra)

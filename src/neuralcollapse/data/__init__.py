@@ -6,6 +6,7 @@
 (450, 50, 297)
 """
 
+from .._support.public import explain_calls
 from ._check import CheckReport, FileReport, check
 from ._download import get
 from ._errors import DataError
@@ -38,3 +39,5 @@ __all__ = [
     "root_folder",
     "sources",
 ]
+
+explain_calls(__name__)

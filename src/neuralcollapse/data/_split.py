@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from torch.utils.data import Dataset
 
 from .._support.checks import describe, integer
+from .._support.checks import positions as places
 from .augmentation import CropFlip, Draws
 
 __all__ = ["Loader", "Normalisation", "Split", "measure_normalisation"]
@@ -80,6 +81,7 @@ class Split(Dataset):
 
         Augmentation draws from ``generator``, or takes ``draws`` made before (for a part of a larger batch).
         """
+        positions = places("positions", positions, len(self.index))
         images = self.images[self.index[positions]]
         if augment is not None:
             if draws is None:
@@ -95,6 +97,7 @@ class Split(Dataset):
 
     def select(self, positions: Tensor) -> "Split":
         """The split of these samples only; images are shared, not copied."""
+        positions = places("positions", positions, len(self.index))
         return replace(self, index=self.index[positions], labels=self.labels[positions])
 
     def relabel(self, labels: Tensor) -> "Split":

@@ -1,5 +1,6 @@
 """Simplex equiangular tight frames and their kin, as ``(K, d)`` float64 tensors whose rows are the vectors."""
 
+from .._support.public import explain_calls
 from .codes import known_code_distance, orthogonal_simplices, softmax_code
 from .nearest import NearestETF, nearest_etf
 from .one_vs_rest import OneVsRest, one_vs_rest
@@ -21,3 +22,5 @@ __all__ = [
     "simplex_gram",
     "softmax_code",
 ]
+
+explain_calls(__name__)

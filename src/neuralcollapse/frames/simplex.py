@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from .._support.checks import integer
+from .._support.memory import check_room
 
 __all__ = ["embed", "low_rank_etf", "orthogonal_frame", "simplex_basis", "simplex_etf", "simplex_gram"]
 
@@ -18,7 +19,7 @@ Seed = int | Generator | None
 
 def simplex_basis(num_classes: int) -> Float[Tensor, "K K-1"]:
     """An orthonormal basis B of the complement of the ones vector (the Helmert matrix): B'B = I, BB' = P."""
-    count = integer("num_classes", num_classes, minimum=2)
+    count = _room(integer("num_classes", num_classes, minimum=2))
     index = torch.arange(1, count, dtype=torch.float64)
     upper = torch.ones(count, count - 1, dtype=torch.float64).triu()
     basis = upper - torch.diag_embed(index, offset=-1)[:, : count - 1]
@@ -27,7 +28,7 @@ def simplex_basis(num_classes: int) -> Float[Tensor, "K K-1"]:
 
 def simplex_gram(num_classes: int) -> Float[Tensor, "K K"]:
     """K/(K-1) (I - 11'/K): ones on the diagonal, -1/(K-1) elsewhere."""
-    count = integer("num_classes", num_classes, minimum=2)
+    count = _room(integer("num_classes", num_classes, minimum=2))
     gram = torch.full((count, count), -1.0 / (count - 1), dtype=torch.float64)
     return gram.fill_diagonal_(1.0)
 
@@ -81,7 +82,15 @@ def low_rank_etf(num_classes: int, dim: int, seed: Seed = None) -> Float[Tensor,
 
 
 def _sizes(num_classes: int, dim: int) -> tuple[int, int]:
-    return integer("num_classes", num_classes, minimum=2), integer("dim", dim, minimum=1)
+    count, size = integer("num_classes", num_classes, minimum=2), integer("dim", dim, minimum=1)
+    check_room(f"a frame of num_classes = {count} rows and dim = {size} columns", 8 * count * size)
+    return count, size
+
+
+def _room(count: int) -> int:
+    """``count``, if a matrix of num_classes squared entries and a copy fit into memory."""
+    check_room(f"a matrix of num_classes = {count} rows and columns", 16 * count**2)
+    return count
 
 
 def embed(rows: Tensor, dim: int, seed: Seed) -> Tensor:

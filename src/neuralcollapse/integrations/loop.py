@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from .._support.checks import describe
 from ..metrics import CollapseReport, measure_model
 from ..metrics.definitions._registry import select
 from ..metrics.inputs import NonFiniteError
@@ -47,6 +48,9 @@ def record_collapse(
             record_collapse(model, loader, epoch, [log], metrics=["nc1", "nc2", "nc3"])
 
     """
+    for logger in loggers:
+        if not callable(getattr(logger, "write", None)):
+            raise TypeError(f"loggers must have a method write, got {describe(logger)}")
     try:
         report = measure_model(model, loader, **options)
     except NonFiniteError as error:

@@ -1,5 +1,6 @@
 """Slices and curves of the models' landscapes, as numbers."""
 
+from .._support.public import explain_calls
 from .codes import CodeDiagram, code_diagram
 from .curves import bound_curve, decay_curve
 from .feature_slice import FeatureSlice, WideSlice
@@ -25,3 +26,5 @@ __all__ = [
     "psi",
     "xi",
 ]
+
+explain_calls(__name__)

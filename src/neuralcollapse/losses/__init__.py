@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from .._support.checks import describe
+from .._support.public import explain_calls
 from .._support.registry import load_entries
 from ._base import Curve, LogitLoss, Loss, MarginOptimum, Transition, registry
 from ._function import FunctionLoss
@@ -76,3 +77,6 @@ def logit_loss(loss: LossLike) -> LogitLoss:
     if not isinstance(found, LogitLoss):
         raise TypeError(f"loss must be a loss on logits, its name or a function of both, got {describe(found)}")
     return found
+
+
+explain_calls(__name__)

@@ -183,6 +183,7 @@ class LogitLoss(Loss):
 
         pi - e_y with pi the class shares: the gradients of cross-entropy at z = log pi.
         """
+        integer("num_classes", num_classes, minimum=2)
         shares = torch.bincount(labels, minlength=num_classes).to(torch.float64) / len(labels)
         rows = shares.repeat(len(labels), 1)
         return rows.scatter_add_(1, labels[:, None], torch.full((len(labels), 1), -1.0, dtype=torch.float64))

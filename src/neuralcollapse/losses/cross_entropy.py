@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from .._support.checks import integer
 from ._base import Curve, MarginOptimum, per_class_numbers, registry, spread_over
 from ._softmax import SmoothedCrossEntropy, SoftmaxLinearization, SoftmaxStack
 
@@ -78,7 +79,8 @@ class CrossEntropy(SmoothedCrossEntropy):
 
     def dual_centre(self, labels: Int[Tensor, " N"], num_classes: int) -> Float[Tensor, "N K"]:
         """omega_y (pi - e_y) with pi the class shares, weighted."""
-        weights = self._weights(labels, torch.empty(1, num_classes, dtype=torch.float64))
+        count = integer("num_classes", num_classes, minimum=2)
+        weights = self._weights(labels, torch.empty(1, count, dtype=torch.float64))
         if weights is None:
             return super().dual_centre(labels, num_classes)
         shares = torch.zeros(num_classes, dtype=torch.float64).index_add_(0, labels, weights)

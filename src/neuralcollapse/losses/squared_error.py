@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .._support.checks import integer
 from .._support.ranges import positive_scale
 from ._base import Linearization, LogitLoss, registry
 from ._stack import LossStack, one_hot
@@ -126,7 +127,7 @@ class SquaredError(LogitLoss):
 
     def dual_centre(self, labels: Int[Tensor, " N"], num_classes: int) -> Float[Tensor, "N K"]:
         """Zero: the conjugate is finite everywhere."""
-        return torch.zeros(len(labels), num_classes, dtype=torch.float64)
+        return torch.zeros(len(labels), integer("num_classes", num_classes, minimum=2), dtype=torch.float64)
 
     def dual_reach(self, rows: Float[Tensor, "N K"]) -> float:
         """Infinite: the conjugate is finite everywhere."""

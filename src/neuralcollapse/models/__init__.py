@@ -7,6 +7,7 @@
 torch.Size([2, 10])
 """
 
+from .._support.public import explain_calls
 from .._support.registry import load_entries
 from ._classifier import Classifier, ParameterCount, create, nets, parameter_count
 from ._heads import Head, create_head, heads
@@ -40,3 +41,5 @@ __all__ = [
 ]
 
 load_entries(__name__, list(__path__))
+
+explain_calls(__name__)

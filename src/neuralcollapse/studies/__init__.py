@@ -11,6 +11,7 @@ A study is one file in the folder of its paper; it registers itself in ``studies
 
 import os
 
+from .._support.public import explain_calls
 from .._support.registry import load_entries
 from ._cells import Calculation, Cell, Solve, Train, calculations
 from ._results import Planned, Result, Results
@@ -82,3 +83,6 @@ __all__ = [
 def get(name: str) -> Study:
     """The study with this id; ValueError lists the known ones."""
     return studies[name]()
+
+
+explain_calls(__name__)

@@ -6,6 +6,7 @@
 True
 """
 
+from .._support.public import explain_calls
 from ._engine import Progress
 from ._errors import TrainingStopped
 from ._state import Checkpoint, read_checkpoint
@@ -31,3 +32,5 @@ __all__ = [
     "schedules",
     "train",
 ]
+
+explain_calls(__name__)

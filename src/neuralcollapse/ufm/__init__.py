@@ -1,5 +1,6 @@
 """The unconstrained feature models: values, derivatives, closed-form optima, certificates, solvers."""
 
+from .._support.public import explain_calls
 from .certificate import Certificate, Verdict
 from .contrastive import ContrastiveUFM
 from .distance import optimum_means, optimum_weight
@@ -39,3 +40,5 @@ __all__ = [
     "solve",
     "solve_many",
 ]
+
+explain_calls(__name__)

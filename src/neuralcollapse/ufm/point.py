@@ -50,7 +50,8 @@ class Point:
             None if block is None else function(block, *(getattr(other, name) for other in others))
             for name, block in named
         )
-        assert features is not None
+        if not isinstance(features, Tensor):
+            raise TypeError(f"function must return a tensor, got {describe(features)}")
         return Point(classifier, features, bias)
 
     def __add__(self, other: "Point") -> "Point":
@@ -69,6 +70,9 @@ class Point:
 
     def dot(self, other: "Point") -> float:
         """Sum of the entrywise products of all blocks."""
+        shapes = [[tuple(block.shape) for block in point.blocks] for point in (self, other)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"other must have the shapes of this point, {shapes[0]}, got {shapes[1]}")
         return sum(float(torch.sum(a * b)) for a, b in zip(self.blocks, other.blocks, strict=True))
 
     def norm(self) -> float:
@@ -81,6 +85,9 @@ class Point:
 
     def like(self, flat: Tensor) -> "Point":
         """The point of this point's shapes whose entries are views into ``flat``."""
+        size = sum(block.numel() for block in self.blocks)
+        if flat.shape != (size,):
+            raise ValueError(f"flat must have shape ({size},), got {describe(flat)}")
         pieces = iter(torch.split(flat, [block.numel() for block in self.blocks]))
         return self.map(lambda block: next(pieces).view(block.shape))
 

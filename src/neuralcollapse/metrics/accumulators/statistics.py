@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..._support.checks import describe, integer
+from ..._support.checks import device as as_device
 from ..._support.memory import available_memory
 from ..._support.tensors import read_tensors, write_tensors
 from ..inputs import IGNORED, all_finite, as_labels, as_source, check_labels, nonfinite_error
@@ -62,7 +63,7 @@ class ClassStatistics:
         self.passes = integer("passes", passes, minimum=1, maximum=2)
         self.ignore_label = None if ignore_label is None else integer("ignore_label", ignore_label)
         self._anywhere = device is None
-        self._device = torch.device("cpu" if device is None else device)
+        self._device = as_device("device", "cpu" if device is None else device)
         size = 8 * self.dim * (2 * self.num_classes + (self.dim if self.passes == 1 else 0))
         if size > min(LARGEST_STATE, available_memory()):
             raise ValueError(
@@ -83,7 +84,7 @@ class ClassStatistics:
 
     def to(self, device: str | torch.device) -> "ClassStatistics":
         """The same statistics with their sums on ``device``; from now on they stay there."""
-        self._anywhere, self._device = False, torch.device(device)
+        self._anywhere, self._device = False, as_device("device", device)
         self._move(self._device)
         return self
 

@@ -132,6 +132,9 @@ def plot_history(
         if not rows:
             raise ValueError(f"no row is of split {split!r} (there are: {', '.join(known)})")
     names = _chosen(rows, metrics)
+    if not names:
+        where = f"{rows_or_path}: " if isinstance(rows_or_path, str | os.PathLike) else ""
+        raise ValueError(f"{where}the history holds no metrics to draw")
     axis = next((name for name in STEPS if any(name in row for row in rows)), None)
     columns = min(len(names), 3)
     lines = -(-len(names) // columns)
@@ -183,8 +186,6 @@ def _chosen(rows: list[dict[str, Any]], metrics: "Sequence[str] | None") -> list
         for name in names:
             if name not in drawable:
                 raise ValueError(f"metrics: no row has a value of {name!r} (there are: {', '.join(drawable)})")
-    if not names:
-        raise ValueError("the history holds no metrics to draw")
     return names
 
 
@@ -220,7 +221,8 @@ def read_history(source: "str | os.PathLike[str] | Iterable[Any]") -> list[dict[
         else:
             raise TypeError(f"rows_or_path: row {number} must be a dict or a report, got {describe(row)}")
     if not result:
-        raise ValueError("the history holds no rows")
+        where = f"{source}: " if isinstance(source, str | os.PathLike) else ""
+        raise ValueError(f"{where}the history holds no rows")
     return result
 
 
@@ -240,7 +242,7 @@ def _read_file(path: Path) -> list[dict[str, Any]]:
         if path.suffix.lower() == ".csv":
             return list(csv.DictReader(text.splitlines()))
         rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (ValueError, csv.Error) as error:
+    except (ValueError, RecursionError, csv.Error) as error:
         raise ValueError(f"{path}: not a readable history: {' '.join(str(error).split())[:150]}") from error
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path}: not a readable history: every line must be an object")

@@ -215,7 +215,7 @@ def _prepare(
             write_json(path, plan)
     else:
         write_json(path, plan)
-    for unfinished in folder.glob("trial-*/.*.tmp"):
+    for unfinished in folder.rglob(".*.tmp"):
         unfinished.unlink(missing_ok=True)
     kept: dict[int, Trace] = {}
     for seed in seeds:

@@ -1,0 +1,173 @@
+"""Public calls that fail in a way that says nothing to their caller are told in terms of their arguments.
+
+Numbers, sizes and names are checked where they enter, one by one. Objects are not: what behaves like a tensor or a
+model may be one. So a call is tried first, and only when it ends in an error from deep inside (an attribute that a
+number does not have, a key, an index) its arguments are held against their annotations, and the first that does not
+fit is named. Nothing is refused that works.
+"""
+
+import collections.abc
+import functools
+import inspect
+import numbers
+import sys
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Literal
+
+from .checks import describe
+
+__all__ = ["explain_calls"]
+
+CLEAR = (ValueError, TypeError, OSError, NotImplementedError, ImportError)
+"""Errors that are the caller's to read, unless another library wrote a page of them."""
+SKIPPED = ("forward", "features")
+"""Methods of nets: they are PyTorch's, and fail as its modules do."""
+
+
+def explain_calls(package: str) -> None:
+    """Wrap the public functions of a package, and the methods of its public classes, as described above."""
+    module = sys.modules[package]
+    for name in module.__all__:
+        value = vars(module).get(name)  # not what is imported when it is first asked for
+        if not getattr(value, "__module__", "").startswith(package):
+            continue
+        if inspect.isfunction(value):
+            wrapped = _explained(value)
+            setattr(module, name, wrapped)
+            setattr(sys.modules[value.__module__], value.__name__, wrapped)  # where pickle looks for it
+        elif inspect.isclass(value) and not _left_alone(value):
+            for base in value.__mro__:
+                if base.__module__.startswith("neuralcollapse"):
+                    _explain_methods(base)
+
+
+def _left_alone(kind: type) -> bool:
+    """Exceptions, protocols, and models of a library that checks its fields itself."""
+    return issubclass(kind, BaseException) or getattr(kind, "_is_protocol", False) or hasattr(kind, "model_fields")
+
+
+def _explain_methods(kind: type) -> None:
+    for name, value in list(vars(kind).items()):
+        if (name.startswith("_") and name != "__init__") or name in SKIPPED or hasattr(value, "_explained"):
+            continue
+        if inspect.isfunction(value):
+            setattr(kind, name, _explained(value))
+        elif isinstance(value, classmethod) and not hasattr(value.__func__, "_explained"):
+            setattr(kind, name, classmethod(_explained(value.__func__)))
+
+
+def _explained(call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def explained(*given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except Exception as error:
+            if isinstance(error, CLEAR) and "\n" not in str(error):
+                raise
+            wrong = _misfit(call, given, named) or _impossible(call, given, named, error)
+            if wrong is None:
+                raise
+            raise wrong from error
+
+    explained._explained = True  # pyright: ignore[reportAttributeAccessIssue]
+    return explained
+
+
+def _misfit(call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Exception | None:
+    """The error that names the first argument that is not what its annotation says."""
+    try:
+        bound = inspect.signature(call).bind(*given, **named).arguments
+    except TypeError as error:
+        return error
+    for name, value in bound.items():
+        annotation = _annotation(call, name)
+        if not fits(value, annotation):
+            kind = ValueError if typing.get_origin(annotation) is Literal else TypeError
+            return kind(f"{name} must be {words(annotation)}, got {describe(value)}")
+    return None
+
+
+def _impossible(
+    call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any], error: Exception
+) -> Exception | None:
+    """The error for numbers of the right kind that cannot be computed with: too large, or a division by zero."""
+    memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+    if not memory and not isinstance(error, ArithmeticError):
+        return None
+    bound = inspect.signature(call).bind(*given, **named).arguments
+    numeric = {name: value for name, value in bound.items() if isinstance(value, numbers.Number)}
+    shown = ", ".join(f"{name} = {describe(value)}" for name, value in numeric.items()) or "these arguments"
+    if memory:
+        return ValueError(f"{shown}: this takes more memory than there is")
+    return ValueError(f"{shown}: it cannot be computed ({' '.join(str(error).split())})")
+
+
+def _annotation(call: Callable[..., Any], name: str) -> Any:
+    """The annotation of a parameter; ``Any`` where it cannot be found out."""
+    found = inspect.signature(call).parameters[name]
+    if found.kind in (found.VAR_KEYWORD, found.VAR_POSITIONAL):
+        return Any
+    if not isinstance(found.annotation, str):
+        return Any if found.annotation is found.empty else found.annotation
+    names: dict[str, Any] = {}
+    for module in [module for name, module in sys.modules.items() if name.startswith("neuralcollapse.")]:
+        names |= {key: value for key, value in vars(module).items() if inspect.isclass(value)}
+    try:
+        return eval(found.annotation, getattr(inspect.unwrap(call), "__globals__", {}), names)
+    except (NameError, AttributeError, TypeError):
+        return Any
+
+
+def fits(value: object, annotation: Any) -> bool:
+    """Whether a value is of a type, as far as that can be told; in doubt it is.
+
+    >>> fits(3, float), fits("3", float), fits([1, 2], collections.abc.Sequence[int]), fits(None, int | None)
+    (True, False, True, True)
+    """
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation is None:
+        return value is None
+    if origin is typing.Annotated:
+        return fits(value, parts[0])
+    if origin in (typing.Union, types.UnionType):
+        return any(fits(value, part) for part in parts)
+    if origin is Literal:
+        return isinstance(value, str | int | None) and value in parts
+    if annotation in NUMBERS:
+        return isinstance(value, NUMBERS[annotation]) and not isinstance(value, bool)
+    if origin is collections.abc.Callable:
+        return callable(value)
+    if origin is tuple:
+        inner = parts[0] if len(parts) == 2 and parts[1] is Ellipsis else Any
+        return isinstance(value, tuple | list) and all(fits(entry, inner) for entry in value)
+    if origin in (collections.abc.Sequence, list) and parts:
+        if not isinstance(value, collections.abc.Sequence) or isinstance(value, str | bytes):
+            return False
+        return all(fits(entry, parts[0]) for entry in value)
+    try:
+        return isinstance(value, origin or annotation)
+    except Exception:  # what is no type to ask about, or one that cannot be asked outside its function
+        return True
+
+
+NUMBERS: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real}
+
+
+def words(annotation: Any) -> str:
+    """A type in words.
+
+    >>> words(int | None), words(Literal["a", "b"])
+    ('int or None', "'a' or 'b'")
+    """
+    parts = typing.get_args(annotation)
+    if annotation is None or annotation is type(None):
+        return "None"
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(words(part) for part in parts))
+    if typing.get_origin(annotation) is Literal:
+        return " or ".join(repr(part) for part in parts)
+    if inspect.isclass(annotation) and not parts:
+        return annotation.__name__
+    return str(annotation).replace("typing.", "").replace("collections.abc.", "")
