@@ -59,6 +59,7 @@ __all__ = [
     "studies",
     "training",
     "ufm",
+    "watch",
     "web",
 ]
 
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
         web,
     )
     from .metrics import ClassStatistics, CollapseReport, extract, measure, measure_files, measure_model, plot_history
-    from .web import explorer, report
+    from .web import explorer, report, watch
 
 
 def __getattr__(name: str):
@@ -85,6 +86,8 @@ def __getattr__(name: str):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _FROM_METRICS:
         return getattr(importlib.import_module(f"{__name__}.metrics"), name)
+    if name == "watch":
+        return importlib.import_module(f"{__name__}.web").watch
     if name in _FROM_WEB:
         return importlib.import_module(f"{__name__}.web.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,5 @@
 """``neuralcollapse explore``: the local web page."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,9 @@ from ._app import app
 
 @app.command
 def explore(
-    *,
+    *networks: Annotated[
+        Path, Parameter(help='Run directories, files or folders of features to offer under "Your network".')
+    ],
     port: Annotated[int, Parameter(help="Port on 127.0.0.1; 0 takes a free one.")] = 8400,
     results: Annotated[Path | None, Parameter(help="Show the studies in this folder of results, too.")] = None,
     browser: Annotated[bool, Parameter(help="Open the page in a browser, on a desktop.")] = True,
@@ -20,7 +21,7 @@ def explore(
         Path | None, Parameter(help="Only write the moving picture to this HTML file; no server.")
     ] = None,
 ) -> int:
-    """Play with the theory in a local web page: optima, solves, landscapes, results, your own features.
+    """Play with the theory in a local web page: collapse, optima, solves, landscapes, results, your own network.
 
     The server listens on 127.0.0.1 only and the page loads nothing from elsewhere. Ctrl-C ends it.
 
@@ -28,6 +29,7 @@ def explore(
 
     ```
     neuralcollapse explore
+    neuralcollapse explore RUN features.npz
     neuralcollapse explore --results results --port 0 --no-browser
     neuralcollapse explore --static collapse.html
     ```
@@ -42,30 +44,19 @@ def explore(
         sys.stdout.write(f"{write_static(static)}\n")
         say_next(f"open {static} in a browser")
         return 0
-    with ExplorerServer(port, results) as server:
+    import torch
+
+    from ..web._watch import open_page
+
+    # One thread a request: small work is slower on more.
+    torch.set_num_threads(1)
+    with ExplorerServer(port, results, networks) as server:
         sys.stdout.write(f"{server.url}  (Ctrl-C ends it)\n")
         sys.stdout.flush()
         if browser:
-            _open(server.url)
+            open_page(server.url)
         try:
             server.serve()
         except KeyboardInterrupt:
             sys.stdout.write("\n")
     return 0
-
-
-def _open(url: str) -> None:
-    """Show the page where there is a desktop; a text browser would take the terminal."""
-    import threading
-    import webbrowser
-
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return
-
-    def show() -> None:
-        try:
-            webbrowser.open(url)
-        except (webbrowser.Error, OSError):
-            return
-
-    threading.Thread(target=show, daemon=True).start()

@@ -1,18 +1,22 @@
 """What people see in a browser: one self-contained page from any results, and the local page to play with.
 
-``web.report`` writes pages, ``web.explorer`` serves one; ``web.theme`` is what both share: colours, number formats.
+``web.report`` writes pages, ``web.explorer`` serves one, :func:`watch` streams a training run to it; ``web.network``
+is what they show of a network.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import explorer, report
+    from . import explorer, network, report
+    from ._watch import Watcher, watch
 
-__all__ = ["explorer", "report"]
+__all__ = ["Watcher", "explorer", "network", "report", "watch"]
 
 
 def __getattr__(name: str):
-    if name in __all__:
+    if name in ("explorer", "network", "report"):
         return importlib.import_module(f"{__name__}.{name}")
+    if name in ("Watcher", "watch"):
+        return getattr(importlib.import_module(f"{__name__}._watch"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

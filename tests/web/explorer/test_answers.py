@@ -4,6 +4,7 @@ import io
 import json
 import math
 import shlex
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -244,12 +245,30 @@ def test_a_file_is_measured_as_the_library_does(client, tmp_path, name):
     answer = client.post(path, stream.getvalue(), "application/octet-stream")
     assert answer.status == 200, answer.json
     report = metrics.measure(given["features"], given["labels"], given["weight"])
-    rows = {row["name"]: row for row in answer.json["metrics"]}
+    (frame,) = answer.json["frames"]
+    rows = {row["name"]: row for row in frame["network"]["metrics"]}
     assert {row: rows[row]["value"] for row in rows} == pytest.approx(dict(report.values))
     assert all(rows[row]["meaning"] and rows[row]["definition"] for row in rows)
     assert rows["nc5_ood"]["reason"]
     if name != "f.safetensors":
-        assert "not read: extra" in answer.json["notes"]
+        assert "not read: extra" in frame["network"]["notes"]
+    assert answer.json["title"] == name
+
+
+def test_several_files_are_measured_together(client):
+    given = arrays()
+    bodies = []
+    for part in range(3):
+        stream = io.BytesIO()
+        np.savez(stream, features=given["features"][part::3], labels=given["labels"][part::3])
+        bodies.append(stream.getvalue())
+    fields = [pair for place, body in enumerate(bodies) for pair in (("name", f"{place}.npz"), ("size", len(body)))]
+    answer = client.post(f"/api/measure?{urlencode(fields)}", b"".join(bodies), "application/octet-stream")
+    assert answer.status == 200, answer.json
+    network = answer.json["frames"][0]["network"]
+    assert network["samples"] == 60
+    rows = {row["name"]: row["value"] for row in network["metrics"]}
+    assert rows["nc1"] == pytest.approx(metrics.measure(given["features"], given["labels"]).nc1, rel=1e-9)
 
 
 def test_what_the_page_is_told(client):

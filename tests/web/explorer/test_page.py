@@ -10,7 +10,7 @@ from web_browser import Watched
 
 pytestmark = pytest.mark.unchecked
 
-TABS = ("collapse", "optimum", "solve", "landscape", "results", "data")
+TABS = ("collapse", "network", "optimum", "solve", "landscape", "results")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
@@ -90,13 +90,13 @@ def test_tabs_work_from_the_keyboard(watched):
     page = watched.open()
     page.focus("#tab-collapse")
     page.keyboard.press("ArrowRight")
-    page.wait_for_selector("#panel-optimum:not([hidden])")
+    page.wait_for_selector("#panel-network:not([hidden])")
     page.keyboard.press("ArrowRight")
-    page.wait_for_selector("#panel-solve:not([hidden])")
+    page.wait_for_selector("#panel-optimum:not([hidden])")
     page.keyboard.press("End")
-    page.wait_for_selector("#panel-data:not([hidden])")
+    page.wait_for_selector("#panel-results:not([hidden])")
     page.go_back()
-    page.wait_for_selector("#panel-solve:not([hidden])")
+    page.wait_for_selector("#panel-optimum:not([hidden])")
     watched.settle()
 
 
@@ -121,17 +121,57 @@ def test_results_are_text_not_markup(watched):
     assert "study=geometric" in page.url
 
 
-def test_a_dropped_file_is_measured(watched, tmp_path):
-    generator = np.random.default_rng(0)
-    labels = np.repeat(np.arange(3), 10)
-    features = generator.normal(size=(3, 5))[labels] + 0.1 * generator.normal(size=(30, 5))
+def features_of_three_classes(seed=0):
+    generator = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(3), 20)
+    return generator.normal(size=(3, 5))[labels] + 0.1 * generator.normal(size=(60, 5)), labels
+
+
+def test_a_dropped_file_becomes_gauges_and_pictures(watched, tmp_path):
+    features, labels = features_of_three_classes()
     np.savez(tmp_path / "<b>f.npz", features=features, labels=labels)
-    page = watched.open("tab=data")
+    page = watched.open("tab=data")  # what the view was called
     page.set_input_files("#file", tmp_path / "<b>f.npz")
-    page.wait_for_selector("#metrics")
-    text = page.locator("#data-report").inner_text()
+    page.wait_for_selector("#gauges")
+    text = page.locator("#network-report").inner_text()
     assert "<b>f.npz" in text
-    assert "nc1_quotient" in text
+    assert page.locator(".gauge").count() == 4
+    assert page.locator(".gauge .yours").count() >= 2
+    assert page.locator(".gauge .interval").count() >= 1
+    page.click("#network-all summary")
+    assert "nc1_quotient" in page.locator("#metrics").inner_text()
+    watched.settle()
+    assert page.locator("#network-report .main-svg:visible").count() >= 3
+    before = page.evaluate("document.querySelector('.network-stage').toDataURL()")
+    page.locator(".network-stage").focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.querySelector('.network-stage').toDataURL()") != before
+
+
+def test_several_shards_are_one_network(watched, tmp_path):
+    features, labels = features_of_three_classes()
+    for part in range(2):
+        np.savez(tmp_path / f"{part}.npz", features=features[part::2], labels=labels[part::2])
+    page = watched.open("tab=network")
+    page.set_input_files("#file", [tmp_path / "0.npz", tmp_path / "1.npz"])
+    page.wait_for_selector("#gauges")
+    text = page.locator("#network-report").inner_text()
+    assert "2 files" in text
+    assert "60 samples, 3 classes, 5 dimensions" in text
+
+
+def test_the_sample_takes_one_click(watched):
+    page = watched.open("tab=network")
+    page.click("#sample")
+    page.wait_for_selector("#gauges")
+    places = "[...document.querySelectorAll('.gauge .yours')].map(node => parseFloat(node.style.left))"
+    after = page.evaluate(places)
+    slider = page.get_by_role("slider", name="time")
+    slider.fill("0")
+    assert "before training" in page.locator("#network-report").inner_text()
+    before = page.evaluate(places)
+    assert all(new > old + 20 for new, old in zip(after, before, strict=True))
+    assert page.evaluate("document.activeElement.id") in ("network-title", "network-time")
 
 
 def test_a_study_opens_where_one_looks(watched):

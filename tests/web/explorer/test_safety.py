@@ -228,7 +228,11 @@ def test_bad_files_are_one_line(client, monkeypatch):
         return client.post(f"/api/measure?name={name}", body, "application/octet-stream")
 
     check_error(send(b"x", "a.pkl"), 400, "must be one of")
-    check_error(send(b"x", ""), 400, "must be one of")
+    check_error(send(b"x", ""), 400, "name: give 1 to")
+    check_error(send(b"x", "a.npz&size=2"), 400, "size")
+    check_error(send(b"x", "a.npz&size=one"), 400, "size")
+    check_error(send(b"xx", "a.npz&size=1&name=b.npz"), 400, "size")
+    check_error(send(b"xx", "a.npy&size=1&name=b%2Fa.npy&size=1"), 400, "the same name")
     check_error(send(b"not a zip"), 400, "not a readable .npz file")
     check_error(send(b"not tensors", "../../a.safetensors"), 400, "not a readable .safetensors file")
     check_error(send(npz(features=np.zeros((4, 2)))), 400, "no array 'labels'")
@@ -238,7 +242,8 @@ def test_bad_files_are_one_line(client, monkeypatch):
     with zipfile.ZipFile(stream, "w") as archive:
         pickled = io.BytesIO()
         np.save(pickled, np.array([{}], dtype=object), allow_pickle=True)
-        archive.writestr("features.npy", pickled.getvalue())
+        for name in ("features.npy", "labels.npy"):
+            archive.writestr(name, pickled.getvalue())
     check_error(send(stream.getvalue()), 400, "Python objects")
     answer = client.send(
         "POST", "/api/measure?name=a.npz", Origin=client.origin, Content_Type="application/octet-stream",

@@ -29,7 +29,10 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Gauge:
-    """One property: ``position`` is 0 for features without structure and 1 at collapse."""
+    """One property: ``position`` is 0 for features without structure and 1 at collapse.
+
+    ``interval`` holds the metric's confidence interval where the report has one, ``span`` the positions of its ends.
+    """
 
     property: str
     metric: str
@@ -38,6 +41,8 @@ class Gauge:
     random: float | None
     position: float | None
     words: str
+    interval: tuple[float, float] | None = None
+    span: tuple[float, float] | None = None
 
 
 def _random_value(name: str, report: "CollapseReport") -> float | None:
@@ -70,15 +75,24 @@ def gauges(report: "CollapseReport") -> list[Gauge]:
         metric = known[0]
         value, random = report.values[metric], _random_value(metric, report)
         assert value is not None
-        position = None
+        position = span = None
+        interval = report.intervals.get(metric)
         if random is not None and random > 0:
-            if decades:
-                position = 1.0 if value <= 0 else math.log10(random / value) / decades
-            else:
-                position = 1 - value / random
-            position = min(max(position, 0.0), 1.0)
-        result.append(Gauge(name, metric, TITLES[name], value, random, position, _words(metric, value, random)))
+            position = _position(value, random, decades)
+            if interval is not None:
+                span = _position(interval[1], random, decades), _position(interval[0], random, decades)
+        words = _words(metric, value, random)
+        result.append(Gauge(name, metric, TITLES[name], value, random, position, words, interval, span))
     return result
+
+
+def _position(value: float, random: float, decades: float) -> float:
+    """Where a value stands from ``random`` (0) to collapse (1), on a scale of decades, or a linear one for none."""
+    if decades:
+        place = 1.0 if value <= 0 else math.log10(random / value) / decades
+    else:
+        place = 1 - value / random
+    return min(max(place, 0.0), 1.0)
 
 
 def _words(metric: str, value: float, random: float | None) -> str:

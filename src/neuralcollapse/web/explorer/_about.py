@@ -1,5 +1,6 @@
 """What the page offers: losses with their parameters, methods, limits. All of it read off the registries."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -21,8 +22,8 @@ RANGES: dict[str, dict[str, Any]] = {
 """Sliders' ranges; a parameter without one is a plain field."""
 
 
-def describe_page(results: bool) -> dict[str, Any]:
-    """For the page's controls."""
+def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
+    """For the page's controls; ``places`` are the names of runs and files given at the start."""
     examples: dict[str, Problem] = {
         "regularized": RegularizedUFM("ce", 2, 2, 2, 0.1, 0.1),
         "normalized": NormalizedUFM("ce", 2, 2, 2),
@@ -31,6 +32,7 @@ def describe_page(results: bool) -> dict[str, Any]:
     return {
         "version": __version__,
         "results": results,
+        "places": list(places),
         "losses": [_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
         "methods": {kind: methods(problem) for kind, problem in examples.items()},
         "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},

@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -25,11 +25,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..network import digits_sample
+from ..theme import style_sheet
 from ._about import describe_page
 from ._collapse import describe_certificate, describe_least
 from ._fields import Fields
 from ._landscape import describe_phases, describe_slice
-from ._measure import LARGEST_UPLOAD, SUFFIXES, describe_file
+from ._measure import LARGEST_UPLOAD, Board, Upload, describe_files, describe_place, parts_of
 from ._optimum import describe_optimum
 from ._results import ResultsFolder, UnknownStudyError
 from ._solve import InterruptedSolveError, SolveRequest
@@ -39,6 +41,7 @@ __all__ = ["Guard", "Pages"]
 LOG = logging.getLogger(__name__)
 LARGEST_JSON = 64 << 10
 LARGEST_POINT = 2 << 20
+LARGEST_NETWORK = 4 << 20
 LARGEST_QUERY = 8 << 10
 BUSY_SECONDS = 20.0
 BODY_SECONDS = 60.0
@@ -111,8 +114,9 @@ class Guard:
 class Pages:
     """The routes, and the one long calculation that may run at a time."""
 
-    def __init__(self, results: ResultsFolder | None, ending: Callable[[], bool]):
-        self.results, self.ending = results, ending
+    def __init__(self, results: ResultsFolder | None, ending: Callable[[], bool], places: Sequence[Path] = ()):
+        self.results, self.ending, self.places = results, ending, tuple(places)
+        self.board = Board()
         self.files = _static_files()
         self.working = asyncio.Lock()
         answers: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
@@ -122,6 +126,7 @@ class Pages:
             "slice": lambda query: describe_slice(Fields(query)),
             "phases": lambda query: describe_phases(Fields(query)),
             "studies": self._studies,
+            "watch": lambda query: self.board.since(Fields(query)),
             "study": lambda query: self._results().study(query.get("study", "")),
         }
         self.app = Starlette(
@@ -133,6 +138,9 @@ class Pages:
                 Route("/api/solve", self._solve, methods=["POST"]),
                 Route("/api/certify", self._certify, methods=["POST"]),
                 Route("/api/measure", self._measure, methods=["POST"]),
+                Route("/api/watch", self._watch, methods=["POST"]),
+                Route("/api/sample", self._sample),
+                Route("/api/place", self._place),
             ],
             exception_handlers={Exception: _internal, **dict.fromkeys(ANSWERS, _answer)},
         )
@@ -159,7 +167,7 @@ class Pages:
 
     def _about(self, query: dict[str, str]) -> dict[str, Any]:
         Fields(query).finish()
-        return describe_page(self.results is not None)
+        return describe_page(self.results is not None, [path.name or str(path) for path in self.places])
 
     def _studies(self, query: dict[str, str]) -> dict[str, Any]:
         Fields(query).finish()
@@ -182,15 +190,25 @@ class Pages:
 
     async def _measure(self, request: Request) -> Response:
         _check_type(request, "application/octet-stream")
-        suffix = Path(_query(request).get("name", "")).suffix.lower()
-        if suffix not in SUFFIXES:
-            raise RefusedError(400, f"the file must be one of {', '.join(SUFFIXES)}")
         length = _length(request, LARGEST_UPLOAD)
+        parts = parts_of(_pairs(request), length)
         with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
-            path = Path(folder) / f"upload{suffix}"
-            with path.open("wb") as file:
+            home = Path(folder)
+            whole = home / "body"
+            with whole.open("wb") as file:
                 await _receive(request, length, file.write)
-            return _json(200, await self._work(lambda: describe_file(path)))
+            return _json(200, await self._work(lambda: _measured(whole, parts)))
+
+    async def _watch(self, request: Request) -> Response:
+        return _json(200, self.board.add(await _json_body(request, LARGEST_NETWORK)))
+
+    async def _sample(self, request: Request) -> Response:
+        Fields(_query(request)).finish()
+        return _json(200, await self._work(digits_sample))
+
+    async def _place(self, request: Request) -> Response:
+        fields = Fields(_query(request))
+        return _json(200, await self._work(lambda: describe_place(fields, self.places)))
 
     async def _work(self, function: Callable[[], Any]) -> Any:
         try:
@@ -203,15 +221,34 @@ class Pages:
             self.working.release()
 
 
+def _measured(whole: Path, parts: Sequence[Upload]) -> dict[str, Any]:
+    """The body cut into its files, in a folder of their own, and measured."""
+    folder = whole.parent / "files"
+    folder.mkdir()
+    with whole.open("rb") as body:
+        for part in parts:
+            with (folder / part.safe).open("wb") as file:
+                left = part.size
+                while left:
+                    block = body.read(min(left, 1 << 20))
+                    left -= file.write(block)
+    whole.unlink()
+    return describe_files(folder, parts)
+
+
 # What comes in ------------------------------------------------------------------------------------------------------
 
 
 def _query(request: Request) -> dict[str, str]:
+    return dict(_pairs(request, 50))
+
+
+def _pairs(request: Request, most: int = 250) -> list[tuple[str, str]]:
     text = request.url.query
     try:
         if len(text) > LARGEST_QUERY:
             raise ValueError
-        return dict(parse_qsl(text, max_num_fields=50))
+        return parse_qsl(text, max_num_fields=most)
     except ValueError:
         raise RefusedError(400, "malformed address, or too many fields") from None
 
@@ -320,7 +357,8 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
         for file in folder.iterdir()
         if Path(file.name).suffix in TYPES
     }
-    return {"/": files["/index.html"], **files}
+    theme = style_sheet().encode(), TYPES[".css"]
+    return {"/": files["/index.html"], **files, "/theme.css": theme}
 
 
 @cache

@@ -4,10 +4,10 @@ import errno
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-import torch
 import uvicorn
 
 from ._app import Guard, Pages
@@ -20,11 +20,15 @@ class ExplorerServer:
     """``ExplorerServer(port, results).serve()``; port 0 takes a free one, :attr:`url` says which.
 
     The port is taken at once, so that ValueError says in time that it is not free (or that ``results`` is no folder).
+    ``places`` are run directories, files and folders of features that the page offers under "Your network".
     """
 
-    def __init__(self, port: int = 8400, results: Path | None = None):
+    def __init__(self, port: int = 8400, results: Path | None = None, places: Sequence[Path] = ()):
         self._ending = threading.Event()
-        self.pages = Pages(None if results is None else ResultsFolder(results), self._ending.is_set)
+        for place in places:
+            if not place.exists():
+                raise ValueError(f"{place}: no such file or folder")
+        self.pages = Pages(None if results is None else ResultsFolder(results), self._ending.is_set, places)
         self._socket = _listening(port)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
@@ -41,8 +45,6 @@ class ExplorerServer:
             h11_max_incomplete_event_size=32 << 10,
         )
         self._server = uvicorn.Server(config)
-        # One thread a request: small work is slower on more.
-        torch.set_num_threads(1)
 
     @property
     def url(self) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ... import __version__
 from ..._support.files import write_text
+from ..theme import style_sheet
 
 __all__ = ["static_page", "write_static"]
 
@@ -58,7 +59,7 @@ def static_page() -> str:
             raise ValueError(f"{name}: an import or export that cannot be put into one file")
         parts.append(f'modules["{name}"] = (() => {{\n{text}\nreturn {{ {", ".join(names)} }};\n}})();')
     script = "\n".join(parts).replace("</script", "<\\/script")
-    style = (folder / "style.css").read_text(encoding="utf-8")
+    style = style_sheet() + (folder / "style.css").read_text(encoding="utf-8")
     return PAGE.format(version=__version__, style=style, script=script)
 
 

@@ -5,7 +5,7 @@ import shlex
 from ...losses import LogitLoss
 from ...ufm import NormalizedUFM, Problem, RegularizedUFM
 
-__all__ = ["METRIC_WORDS", "command", "dimension_sentence", "formula_sentence", "regime_sentence"]
+__all__ = ["command", "dimension_sentence", "formula_sentence", "regime_sentence"]
 
 REGIMES = {
     "zero": "The decays are so strong that classifier and features are zero: nothing is learned.",
@@ -99,12 +99,3 @@ def command(verb: str, problem: Problem, **more: object) -> str:
         if value is not None:
             words += [f"--{name}", f"{value:.12g}" if isinstance(value, float) else str(value)]
     return shlex.join(words)
-
-
-METRIC_WORDS = {
-    "NC1": "how much samples vary within their class, against the distance of the classes",
-    "NC2": "how far class means or classifier are from a simplex ETF",
-    "NC3": "how far the classifier is from the class means",
-    "NC4": "how far decisions are from those of the nearest class mean",
-    "NC5": "how far other data are from the span of the classes",
-}

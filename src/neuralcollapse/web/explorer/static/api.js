@@ -30,9 +30,11 @@ export function post(path, fields) {
   return send(`api/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(fields) });
 }
 
-export function upload(path, file) {
-  const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file };
-  return send(`api/${path}?${new URLSearchParams({ name: file.name })}`, options);
+// Files one after another in one body; their names and sizes are in the address.
+export function upload(path, files) {
+  const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: new Blob(files) };
+  const parts = files.flatMap((file) => [["name", file.name], ["size", String(file.size)]]);
+  return send(`api/${path}?${new URLSearchParams(parts)}`, options);
 }
 
 // One request at a time for each kind, and of those that wait only the newest; the others resolve to null. So a moving

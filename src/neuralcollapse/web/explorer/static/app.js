@@ -8,11 +8,11 @@ import { redrawOptimum, updateOptimum } from "./optimum.js";
 import { buildSolve, markStale } from "./solve.js";
 import { buildLandscape, updateLandscape } from "./landscape.js";
 import { updateResults, updateStudy } from "./results.js";
-import { buildData } from "./data.js";
+import { buildNetwork, updateNetwork } from "./network.js";
 import { CollapseView } from "./collapse.js";
 import { BASE } from "./scenes.js";
 
-const tabs = ["collapse", "optimum", "solve", "landscape", "results", "data"];
+const tabs = ["collapse", "network", "optimum", "solve", "landscape", "results"];
 const pending = new Map();
 let about;
 let model;
@@ -73,6 +73,8 @@ function update(changed) {
     // A link or the back button brings other settings; the view's own changes it knows.
     if (!collapse) buildCollapse();
     else if (changed === null || changed === "tab") collapse.load(collapseSettings());
+  } else if (current === "network") {
+    updateNetwork();
   } else if (current === "optimum") {
     if (changed === "curve" || changed === "gram") redrawOptimum();
     else later("optimum", updateOptimum);
@@ -121,7 +123,7 @@ async function start() {
   model = buildModel(about);
   $("aside-solve").append(buildSolve(about));
   $("aside-landscape").append(buildLandscape(about));
-  buildData(about);
+  buildNetwork(about);
   buildTabs();
   state.whenChanged(update);
   window.addEventListener("hashchange", state.load);

@@ -43,4 +43,12 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () 
   for (const [node, make] of drawn) if (node.isConnected) draw(node, make);
 });
 
+// An axis of decades: powers of ten where there are several, plain decimals where values span less than one and a half.
+export function logAxis(values) {
+  const positive = values.filter((value) => value > 0);
+  const decades = positive.length ? Math.log10(Math.max(...positive) / Math.min(...positive)) : 0;
+  if (decades < 1.5) return { type: "log", exponentformat: "none", nticks: 5 };
+  return { type: "log", exponentformat: "power", dtick: Math.max(1, Math.round(decades / 6)) };
+}
+
 export const diverging = (colours) => [[0, colours.low], [0.5, colours.middle], [1, colours.high]];

@@ -60,13 +60,13 @@ async function updateSlice(side) {
     data: [
       { type: "contour", x: answer.s, y: answer.theta, z: answer.value, ncontours: 22, colorscale: "Viridis", colorbar: { thickness: 10, outlinewidth: 0 }, line: { width: 0.6 }, contours: { coloring: "heatmap" }, hovertemplate: "s = %{x:.3g}, θ = %{y:.3g}: %{z:.5g}<extra></extra>" },
       arrows(answer),
-      { x: [answer.lowest.s], y: [answer.lowest.theta], mode: "markers", cliponaxis: false, marker: { symbol: "star", size: 13, color: colours.series[1], line: { color: "#fff", width: 1 } }, hovertemplate: "lowest here: %{text}<extra></extra>", text: [show(answer.lowest.value)] },
+      { x: [answer.lowest.s], y: [answer.lowest.theta], mode: "markers", cliponaxis: false, marker: { symbol: "star", size: 13, color: colours.series[1], line: { color: "white", width: 1 } }, hovertemplate: "lowest here: %{text}<extra></extra>", text: [show(answer.lowest.value)] },
     ],
     layout: {
       showlegend: false,
       xaxis: { title: { text: "norm s" }, range: [0, answer.s.at(-1)], showgrid: false },
       yaxis: { title: { text: "angle θ to the own classifier" }, range: [0, Math.PI], showgrid: false, tickvals: [0, Math.PI / 4, Math.PI / 2, (3 * Math.PI) / 4, Math.PI], ticktext: ["0", "π/4", "π/2", "3π/4", "π"] },
-      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: answer.boundary, y1: answer.boundary, line: { color: "#ffffff", dash: "dash", width: 2 } }],
+      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: answer.boundary, y1: answer.boundary, line: { color: "white", dash: "dash", width: 2 } }],
     },
   }));
   body(`slice-${side}`).append(el("p", { class: "caption" }, "The loss at (s, θ). Below the dashed line the feature is classified rightly. Arrows: minus the gradient in (s, θ), length in proportion, the longest ones cut; star: the lowest value shown."));

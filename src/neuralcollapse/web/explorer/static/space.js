@@ -55,7 +55,7 @@ export class Space {
 
   draw() {
     const { weight, features, labels } = this.rows;
-    const colour = (label) => `var(--c${label % 8})`;
+    const colour = (label) => `var(--k${label % 10})`;
     const far = (depth) => (0.62 - 0.38 * depth).toFixed(3);
     const shapes = [];
     features.forEach((row, index) => {

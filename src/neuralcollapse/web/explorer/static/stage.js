@@ -11,8 +11,8 @@ export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/** The colours of classes, repeated after eight. @param {number} label */
-export const classColour = (label) => colour(`c${label % 8}`);
+/** The colours of classes, repeated after ten; none is that of a loss. @param {number} label */
+export const classColour = (label) => colour(`k${label % 10}`);
 
 /** A canvas sharp at any density: its context, width and height in page pixels. @param {HTMLCanvasElement} canvas
  * @returns {[CanvasRenderingContext2D, number, number]} */
@@ -31,7 +31,8 @@ export function sharp(canvas) {
 
 export class Stage {
   /** @param {HTMLCanvasElement} canvas
-   * @param {{grab: (item: Item) => void, move: (item: Item, by: number[]) => void, drop: (item: Item) => void}} hands */
+   * @param {{grab: (item: Item) => void, move: (item: Item, by: number[]) => void, drop: (item: Item) => void} | null} hands
+   * what to do with an item that is dragged; null for a picture that only turns */
   constructor(canvas, hands) {
     this.canvas = canvas;
     this.hands = hands;
@@ -44,6 +45,8 @@ export class Stage {
     this.target = [];
     this.outline = "edges";
     this.selected = 0;
+    /** @type {string[] | null} */
+    this.names = null;
     /** @type {Item | null} */
     this.held = null;
     /** @type {[number, number] | null} */
@@ -79,7 +82,7 @@ export class Stage {
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     let best = event.pointerType === "touch" ? 1.7 * REACH : REACH;
     this.held = null;
-    for (const item of this.items) {
+    for (const item of this.hands ? this.items : []) {
       const at = this.project(item.at);
       // A mean lies on top of its samples: it wins ties.
       const distance = Math.hypot(at.x - x, at.y - y) - (item.kind === "sample" ? 0 : 4);
@@ -89,7 +92,7 @@ export class Stage {
     this.canvas.setPointerCapture(event.pointerId);
     if (this.held) {
       this.selected = this.held.label;
-      this.hands.grab(this.held);
+      this.hands?.grab(this.held);
     }
   }
 
@@ -100,12 +103,12 @@ export class Stage {
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     const [dx, dy] = [x - this.last[0], y - this.last[1]];
     this.last = [x, y];
-    if (this.held) this.hands.move(this.held, this.unproject(dx, dy, this.project(this.held.at).zoom));
+    if (this.held && this.hands) this.hands.move(this.held, this.unproject(dx, dy, this.project(this.held.at).zoom));
     else this.rotate(dx / 150, dy / 150);
   }
 
   #up() {
-    if (this.held) this.hands.drop(this.held);
+    if (this.held) this.hands?.drop(this.held);
     this.held = null;
     this.last = null;
   }
@@ -113,7 +116,7 @@ export class Stage {
   /** @param {KeyboardEvent} event */
   #key(event) {
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-    if (step && event.shiftKey) {
+    if (step && event.shiftKey && this.hands) {
       event.preventDefault();
       const item = this.items.find((entry) => entry.kind === "mean" && entry.label === this.selected);
       if (!item) return;
@@ -172,7 +175,7 @@ export class Stage {
         context.fillStyle = colour("ink");
         context.font = "600 12px system-ui, sans-serif";
         const away = Math.hypot(at.x - centre.x, at.y - centre.y) || 1;
-        context.fillText(String(item.label + 1), at.x + (19 * (at.x - centre.x)) / away - 4, at.y + (19 * (at.y - centre.y)) / away + 4);
+        context.fillText(this.names?.[item.label] ?? String(item.label + 1), at.x + (19 * (at.x - centre.x)) / away - 4, at.y + (19 * (at.y - centre.y)) / away + 4);
       } else {
         context.globalAlpha = 0.75 * fade;
         disc(context, at, 3.4 * Math.sqrt(at.zoom / centre.zoom), shade, null, 0);
@@ -180,7 +183,7 @@ export class Stage {
     }
     context.globalAlpha = 1;
     const chosen = this.items.find((item) => item.kind === "mean" && item.label === this.selected);
-    if (chosen && document.activeElement === this.canvas) {
+    if (chosen && this.hands && document.activeElement === this.canvas) {
       const at = this.project(chosen.at);
       context.setLineDash([3, 3]);
       disc(context, at, 15, null, colour("accent"), 1.5);

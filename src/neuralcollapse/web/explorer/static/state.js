@@ -37,7 +37,8 @@ export function setQuietly(changed, asNewEntry = false) {
 
 // Links of before the first tab was "Collapse" named the fields of "Optimum" alone.
 function tabOf(given) {
-  if ("tab" in given) return given.tab;
+  // What "Your network" was called.
+  if ("tab" in given) return given.tab === "data" ? "network" : given.tab;
   return Object.keys(given).some((name) => name in defaults && !name.startsWith("c.")) ? "optimum" : defaults.tab;
 }
 

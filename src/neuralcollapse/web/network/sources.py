@@ -1,0 +1,293 @@
+"""Where the network on the page comes from: files of features, a run directory, a model and a loader, or a sample."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...data import load
+from ...metrics import CollapseReport, measure, measure_files, measure_layers, open_arrays
+from ...metrics.hooks.batches import BatchReader, Forward, LabelsOf
+from ...metrics.measurement import Head, Measurement, Options
+from ...metrics.hooks.heads import unwrapped
+from ...metrics.hooks.run import Run as ModelRun
+from ...metrics.hooks.run import check_model
+from ...metrics.files.shards import collect, encode, find_files
+from ...models import create
+from ...training import Run
+from ...training.run import net_of
+from .picture import describe
+
+__all__ = ["Source", "digits_sample", "network_of_files", "network_of_model", "network_of_run"]
+
+LEVEL = 0.95
+"""Of the intervals on the gauges."""
+MEMORY = 1 << 28
+"""Bytes for the scatter matrices of the intervals, and of features of a model that are kept."""
+PICTURE_ROWS = 20_000
+"""Samples that pictures of files are made from."""
+LAYER_METRICS = ("nc1", "nc1_quotient")
+
+Frame = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A network over time: states with their pictures, and rows of a history (epoch, split, metrics) if any."""
+
+    title: str
+    frames: tuple[Frame, ...]
+    history: tuple[Mapping[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"title": self.title, "frames": list(self.frames), "history": [dict(row) for row in self.history]}
+
+
+def frame(name: str, step: float | None, network: dict[str, Any]) -> Frame:
+    """One state: what it is called, where it stands in time, and what :func:`describe` says."""
+    return {"name": name, "step": step, "network": network}
+
+
+# files ---------------------------------------------------------------------------------------------------------------
+
+
+def network_of_files(paths: Sequence[str | Path], title: str | None = None) -> Source:
+    """Features and labels in files of any kind that :func:`neuralcollapse.measure_files` takes, measured together."""
+    files = find_files(list(paths))
+    name = title or (files[0].name if len(files) == 1 else f"{len(files)} files")
+    layers = _layers_in(files)
+    if layers is not None:
+        return Source(name, (frame("", None, layers),))
+    found = collect(files)
+    report = measure_files(list(files), intervals=None if found.statistics else LEVEL, memory_limit=MEMORY, workers=1)
+    features, labels, notes = None, None, list(_unread(files, found.others))
+    if found.shards:
+        features, labels, cut = _some_rows(found.shards, report)
+        notes += [f"pictures show {features.shape[0]} of the samples, spread evenly"] if cut else []
+    network = describe(report, features, labels, _tensor(found.array("weight")), notes=notes)
+    return Source(name, (frame("", None, network),))
+
+
+def _unread(files: Sequence[Path], others: Mapping[str, Any]) -> Iterable[str]:
+    from ...metrics.files.shards import ROLES
+
+    known = {name for names in ROLES.values() for name in names} | {"array"}
+    for file in files:
+        extra = sorted(set(open_arrays(file).keys()) - known)
+        if extra and file.suffix.lower() in (".npz", ".safetensors", ".pt", ".pth"):
+            yield f"not read: {', '.join(extra)}"
+
+
+def _some_rows(shards: Sequence[Any], report: CollapseReport) -> tuple[Tensor, Tensor, bool]:
+    """Rows of all shards for pictures, spread evenly, with labels as the report counts its classes."""
+    per_class = report.per_class
+    names = None if per_class is None or all(name.isdecimal() for name in per_class.names) else per_class.names
+    parts: list[tuple[Tensor, Tensor]] = []
+    each = max(1, PICTURE_ROWS // len(shards))
+    cut = False
+    for shard in shards:
+        features, labels = shard.read()
+        codes = encode(labels, names)
+        step = -(-codes.shape[0] // each)
+        cut |= step > 1
+        rows = torch.arange(0, codes.shape[0], max(1, step))
+        picked = features[rows.numpy()] if not isinstance(features, Tensor) else features[rows]
+        parts.append((_tensor(picked), codes[rows]))  # pyright: ignore[reportArgumentType]
+    features = torch.cat([rows.double() for rows, _ in parts])
+    labels = torch.cat([codes for _, codes in parts])
+    kept = (labels >= 0) & (labels < report.num_classes)
+    return features[kept], labels[kept], cut
+
+
+def _tensor(values: Any) -> Tensor | None:
+    if values is None or isinstance(values, Tensor):
+        return values
+    # A copy: arrays that are mapped from a file cannot be written to.
+    return torch.from_numpy(values.copy())
+
+
+def _layers_in(files: Sequence[Path]) -> dict[str, Any] | None:
+    """A file of ``features.NAME`` arrays, one a layer: the last one in full, all of them layer by layer."""
+    if len(files) != 1:
+        return None
+    arrays, prefix = open_arrays(files[0]), "features."
+    names = {name.removeprefix(prefix): name for name in arrays.keys() if name.startswith(prefix)}  # noqa: SIM118
+    if not names or "labels" not in arrays:
+        return None
+    labels = arrays["labels"]
+    layers = {name: measure(arrays[key], labels, metrics=LAYER_METRICS) for name, key in names.items()}
+    last, key = list(names.items())[-1]
+    weight = _tensor(arrays.get("weight"))
+    report = measure(arrays[key], labels, weight, arrays.get("bias"), intervals=LEVEL, memory_limit=MEMORY)
+    rows, codes = _tensor(arrays[key]), _tensor(labels)
+    assert rows is not None
+    assert codes is not None
+    return describe(replace(report, layer=last), rows, codes.long(), weight, layers=layers)
+
+
+# models --------------------------------------------------------------------------------------------------------------
+
+
+def network_of_model(
+    model: nn.Module,
+    loader: Any,
+    *,
+    layer: str | None = None,
+    num_classes: int | None = None,
+    forward: Forward | None = None,
+    labels: LabelsOf | None = None,
+    class_names: Sequence[str] | None = None,
+    max_batches: int | None = None,
+    layers: bool | Sequence[str] = True,
+) -> tuple[CollapseReport, dict[str, Any]]:
+    """The report of a model on a loader, with intervals, and what the page shows of it.
+
+    The model and every random state are left as they were found. ``layers``: the layers to look at besides the
+    classifier's input, by default the model's children, for the picture from layer to layer.
+    """
+    check_model(model)
+    reader = BatchReader(forward, labels)
+    options = Options(layer=layer, num_classes=num_classes, class_names=class_names)
+    run = ModelRun(model, loader, reader, max_batches=max_batches)
+    measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
+    features, targets, head, cut = _captured(run, measurement, options)
+    report = measure(
+        features, targets, head.weight, head.bias, num_classes=None if head.weight is not None else num_classes,
+        ignore_label=None, intervals=LEVEL, memory_limit=MEMORY,
+    )  # fmt: skip
+    notes = [*measurement.notes, *reader.notes, *run.notes]
+    if cut:
+        notes.append(f"measured on the first {report.num_samples} samples: their features take {MEMORY >> 20} MB")
+    report = options.named(replace(report, layer=head.name, notes=(*report.notes, *notes)))
+    reports: Mapping[str, CollapseReport] = {}
+    if layers is not False:
+        names = None if layers is True else list(layers)
+        reports, reason = _by_layer(model, loader, names, num_classes, forward, labels, class_names, max_batches)
+        if reason:
+            report = replace(report, notes=(*report.notes, reason))
+    return report, describe(report, features, targets, head.weight, layers=reports)
+
+
+def _captured(run: ModelRun, measurement: Measurement, options: Options) -> tuple[Tensor, Tensor, Head, bool]:
+    """Features and labels of a run over the loader, as many as fit, and the classifier."""
+    ignored = options.settings().ignore_label
+    parts: list[tuple[Tensor, Tensor]] = []
+    head: Head | None = None
+    size, cut = 0, False
+    with run.looking(measurement.remove):
+        for found, again in run.batches(measurement.start):
+            rows, codes = measurement.rows(found, again)
+            head = head or measurement.head(rows.shape[1])
+            kept = slice(None) if ignored is None else codes != ignored
+            # A copy, because what a hook caught may be written to by what follows.
+            parts.append((rows.detach().to("cpu", copy=True)[kept], codes.to("cpu")[kept]))
+            size += parts[-1][0].nbytes
+            if size > MEMORY:
+                cut = True
+                break
+    if head is None:
+        raise ValueError("loader holds no batches")
+    features, codes = torch.cat([rows for rows, _ in parts]), torch.cat([codes for _, codes in parts])
+    return features, codes, head, cut
+
+
+def _by_layer(
+    model: nn.Module,
+    loader: Any,
+    names: Sequence[str] | None,
+    num_classes: int | None,
+    forward: Forward | None,
+    labels: LabelsOf | None,
+    class_names: Sequence[str] | None,
+    max_batches: int | None,
+) -> tuple[Mapping[str, CollapseReport], str]:
+    """Reports by layer; an empty answer and the reason where layers that nobody named cannot be measured."""
+    chosen = names if names is not None else _usual_layers(unwrapped(model))
+    if not chosen:
+        return {}, ""
+    try:
+        return measure_layers(
+            model, loader, chosen, num_classes, pool="average", forward=forward, labels=labels,
+            class_names=class_names, metrics=LAYER_METRICS, max_batches=max_batches,
+        ), ""  # fmt: skip
+    except ValueError as error:
+        if names is not None:
+            raise
+        return {}, f"no picture from layer to layer: {error}"
+
+
+def _usual_layers(model: nn.Module) -> list[str]:
+    """The model's children with weights; where these are two at most, the children of the first of them.
+
+    An encoder and a head, as most models are, would make a picture of two points.
+    """
+    children = [name for name, child in model.named_children() if any(True for _ in child.parameters())]
+    if len(children) > 2 or not children:
+        return children
+    inner = dict(model.named_children())[children[0]]
+    nested = [f"{children[0]}.{name}" for name in _usual_layers(inner)]
+    return [*(nested or children[:1]), *children[1:]]
+
+
+# runs ----------------------------------------------------------------------------------------------------------------
+
+
+def network_of_run(folder: str | Path, root: str | Path | None = None) -> Source:
+    """A run directory of ``neuralcollapse train``: the net as it began, as it ended, and what was measured between."""
+    run = Run.open(folder)
+    plan, history = run.plan, tuple(run.history)
+    data = load(
+        plan.data, root, per_class=plan.per_class, test_per_class=plan.test_per_class, validation=plan.validation,
+        imbalance=plan.imbalance, random_labels=plan.random_labels, seed=plan.seed,
+    )  # fmt: skip
+    nets: list[tuple[str, float, nn.Module]] = [
+        ("before training", 0, net_of(plan, data.image_shape, data.num_classes).eval())
+    ]
+    if (run.folder / "model.safetensors").is_file():
+        last = max((row["epoch"] for row in history), default=plan.epochs)
+        nets.append((f"after epoch {last}", last, run.model()))
+    frames = tuple(
+        frame(name, step, network_of_model(net, data.train.loader(), class_names=data.classes)[1])
+        for name, step, net in nets
+    )
+    return Source(Path(folder).name or str(folder), frames, history)
+
+
+SAMPLE_EPOCHS = (0, 1, 2, 5, 10, 20, 50, 100, 200)
+
+
+@cache
+def _sample_text() -> str:
+    """A small perceptron on 500 of the embedded digits, measured on its way; the same on every machine of a kind."""
+    data = load("digits", per_class=50)
+    images, labels = data.train.batch(torch.arange(len(data.train)))
+    model = create("mlp:width=64,depth=3", data.image_shape, data.num_classes, seed=0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-3)
+    slowing = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, SAMPLE_EPOCHS[-1])
+    order = torch.Generator().manual_seed(0)
+    frames = []
+    for epoch in range(SAMPLE_EPOCHS[-1] + 1):
+        if epoch in SAMPLE_EPOCHS:
+            network = network_of_model(model, data.train.loader(), class_names=data.classes)[1]
+            frames.append(frame("before training" if epoch == 0 else f"after epoch {epoch}", epoch, network))
+        if epoch == SAMPLE_EPOCHS[-1]:
+            break
+        model.train()
+        for positions in torch.randperm(len(labels), generator=order).split(100):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(images[positions]), labels[positions]).backward()
+            optimizer.step()
+        slowing.step()
+    title = "Sample: a small net on 500 handwritten digits, before and after training"
+    return json.dumps(Source(title, tuple(frames)).to_dict())
+
+
+def digits_sample() -> dict[str, Any]:
+    """The sample of the page, trained when it is first asked for (a few seconds)."""
+    return json.loads(_sample_text())
