@@ -9,6 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._support.files import write_bytes
+from .._support.theme import (
+    BLUE,
+    GREEN,
+    GREY,
+    GRID,
+    INK_ON_BRIGHT,
+    LOSSES,
+    MARKS,
+    PURPLE,
+    RED,
+    SERIES,
+    class_colour,
+    look_of,
+    number,
+    series_mark,
+)
+from .._support.theme import series_colour as colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,48 +34,37 @@ if TYPE_CHECKING:
     from ._results import Results
 
 __all__ = [
+    "BLUE",
     "COLOURS",
+    "GREEN",
+    "GREY",
+    "LOSSES",
     "MARKERS",
+    "PURPLE",
+    "RED",
     "band",
+    "class_colour",
     "colour",
     "empty_picture",
     "figure",
     "heat_map",
     "legend_below",
     "loss_name",
+    "marker",
     "metric_name",
     "plain_decimals",
     "save_picture",
     "series",
     "styled",
     "theory_line",
+    "whole_epochs",
 ]
 
 COLUMN = 3.35
 """Width of one column, in inches."""
 
-# Okabe and Ito's palette: told apart with any colour vision, and in print.
-BLUE, ORANGE, GREEN, RED, SKY, PURPLE, YELLOW, BLACK = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#56B4E9",
-    "#CC79A7",
-    "#F0E442",
-    "#000000",
-)
-COLOURS = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-GREY = "#666666"
-
-LOSSES = {
-    "cross-entropy": ("CE", BLUE),
-    "focal": ("FL", GREEN),
-    "label-smoothing": ("LS", ORANGE),
-    "squared-error": ("MSE", RED),
-    "supervised-contrastive": ("SC", PURPLE),
-}
+COLOURS = SERIES
+MARKERS = tuple(mark.matplotlib for mark in MARKS)
 
 METRICS = {
     "nc1": "NC1: variability",
@@ -86,7 +92,7 @@ STYLE: dict[str, Any] = {
     "axes.linewidth": 0.6,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
+    "grid.color": GRID,
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.3,
     "lines.markersize": 3.2,
@@ -130,7 +136,8 @@ def figure(rows: int = 1, columns: int = 1, *, size: tuple[float, float] | None 
 def loss_name(spec: str) -> str:
     """A loss in two or three letters, with what is not its default: "FL", "MSE (alpha=5)"."""
     name, _, rest = spec.partition(":")
-    short = LOSSES.get(name, (name, BLACK))[0]
+    look = look_of(name)
+    short = name if look is None else look.short
     return f"{short} ({rest.replace(',', ', ')})" if rest and short == "MSE" else short
 
 
@@ -139,13 +146,9 @@ def metric_name(name: str) -> str:
     return METRICS.get(name, name.replace("_", " "))
 
 
-def colour(label: Any, others: Iterable[Any] = ()) -> str:
-    """The colour of a loss; of anything else, by its place among ``others``."""
-    name = str(label).partition(":")[0]
-    if name in LOSSES:
-        return LOSSES[name][1]
-    places = list(others)
-    return COLOURS[places.index(label) % len(COLOURS)] if label in places else GREY
+def marker(label: Any, others: Iterable[Any] = ()) -> str:
+    """The mark of a loss; of anything else, by its place among ``others``."""
+    return series_mark(label, others).matplotlib
 
 
 def band(axis: "Axes", x: np.ndarray, runs: np.ndarray, *, log: bool = False, **line: Any) -> None:
@@ -173,10 +176,10 @@ def series(
 ) -> None:
     """One metric over epochs or iterations: a line for each value of the label ``by``, mean and band over the rest."""
     keys = results.labels(by)
-    for place, key in enumerate(keys):
+    for key in keys:
         steps, runs = results.where(**{by: key}).curves(name, split)
         text = (labels or {}).get(key) or (loss_name(str(key)) if by == "loss" else str(key))
-        mark = {"marker": MARKERS[place % len(MARKERS)], "markevery": max(1, len(steps) // 6)}
+        mark = {"marker": marker(key, keys), "markevery": max(1, len(steps) // 6)}
         band(axis, steps, runs, log=log, color=colour(key, keys), label=text, **mark)
     if log:
         axis.set_yscale("log")
@@ -204,21 +207,22 @@ def heat_map(
     title: str,
     shown: str = "{:.3g}",
     log: bool = False,
+    limits: tuple[float, float] | None = None,
 ) -> None:
-    """A matrix with its numbers written in."""
-    from matplotlib.colors import LogNorm
+    """A matrix with its numbers written in; ``limits`` are those of the colours, by default those of the values."""
+    from matplotlib.colors import LogNorm, Normalize
 
     positive = values[np.isfinite(values) & (values > 0)]
-    norm = (
-        LogNorm(positive.min(), positive.max()) if log and positive.size and positive.min() < positive.max() else None
-    )
+    norm = None if limits is None else Normalize(*limits)
+    if limits is None and log and positive.size and positive.min() < positive.max():
+        norm = LogNorm(positive.min(), positive.max())
     drawn = axis.imshow(values, aspect="auto", norm=norm, cmap="viridis")
     axis.grid(False)
     axis.set_xticks(range(len(columns)), [str(c) for c in columns])
     axis.set_yticks(range(len(rows)), [str(r) for r in rows])
     for (row, column), value in np.ndenumerate(values):
         level = np.asarray(drawn.norm(value)).item()
-        ink = "black" if level > 0.6 else "white"
+        ink = INK_ON_BRIGHT if level > 0.6 else "white"
         axis.text(column, row, shown.format(value), ha="center", va="center", color=ink, fontsize=6.5)
     axis.set_title(title)
 
@@ -234,8 +238,21 @@ def plain_decimals(picture: "Figure") -> None:
                 continue
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 3 * low else MaxNLocator(4))
             axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
             axis.set_minor_formatter(NullFormatter())
+
+
+def whole_epochs(picture: "Figure") -> None:
+    """Ticks at whole numbers on axes of epochs, which have no halves."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axes in picture.axes:
+        axis = axes.xaxis
+        if "epoch" not in axes.get_xlabel() or not _automatic(axis):
+            continue
+        low, high = sorted(axis.get_view_interval())
+        if axis.get_scale() == "linear" or (low > 0 and high <= 3 * low):
+            axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
 
 
 def _automatic(axis: Any) -> bool:
@@ -253,11 +270,19 @@ def empty_picture(text: str) -> "Figure":
     return picture
 
 
-def save_picture(picture: "Figure", stem: Path) -> None:
-    """Write ``stem`` with .svg, .pdf and .png; equal pictures give equal files."""
+def save_picture(picture: "Figure", stem: Path, *, smoke: bool = False) -> None:
+    """Write ``stem`` with .svg, .pdf and .png; equal pictures give equal files.
+
+    ``smoke`` marks a picture that shows that the path works and decides nothing, so that it is not taken for a result.
+    """
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}, "png": {"Software": None}}
     with styled():
         plain_decimals(picture)
+        whole_epochs(picture)
+        if smoke:
+            size = min(60.0, 9.0 * picture.get_figwidth())
+            place = {"ha": "center", "va": "center", "rotation": 20}
+            picture.text(0.5, 0.5, "smoke", fontsize=size, color=GREY, alpha=0.22, **place)
         for kind, facts in metadata.items():
             content = io.BytesIO()
             picture.savefig(content, format=kind, metadata=facts, dpi=200)

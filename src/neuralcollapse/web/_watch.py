@@ -17,8 +17,8 @@ from .. import __version__
 from .._support.checks import flag, integer, real
 from ..metrics import CollapseReport
 from ..metrics.hooks.batches import Forward, LabelsOf
-from ..metrics.inputs import NonFiniteError
 from ..metrics.hooks.run import check_model
+from ..metrics.inputs import NonFiniteError
 from .explorer import ExplorerServer
 from .explorer._app import LARGEST_NETWORK
 from .network import network_of_model

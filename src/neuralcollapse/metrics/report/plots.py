@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..._support.checks import describe
+from ..._support.theme import BLUE, GREEN, GREY, GRID, class_colour, number, series_colour, series_mark
 from ..definitions._registry import METRICS
 from .gauges import CHOICES, Gauge, gauges, headline
-from .render import short
 from .report import CollapseReport
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_history", "plot_report", "read_history"]
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8a8a8a"
-COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STEPS = ("epoch", "step", "iteration")
 LISTED_CLASSES = 30
 """Classes up to which each has its name below its bar."""
@@ -55,14 +53,14 @@ def _draw_gauges(axes: "Axes", report: CollapseReport) -> None:
     found: list[Gauge] = gauges(report)
     for row, gauge in enumerate(found):
         height = len(found) - 1 - row
-        axes.plot([0, 1], [height, height], color="#d8d8d8", linewidth=5, solid_capstyle="round", zorder=1)
+        axes.plot([0, 1], [height, height], color=GRID, linewidth=5, solid_capstyle="round", zorder=1)
         axes.text(-0.04, height, gauge.property, ha="right", va="center", fontsize=10, fontweight="bold")
         if gauge.position is None:
             axes.text(0.5, height + 0.16, _cut(gauge.words or "no value"), ha="center", fontsize=7.5, color=GREY)
             continue
         axes.plot([0, gauge.position], [height, height], color=GREEN, linewidth=5, solid_capstyle="round", zorder=2)
         axes.plot(gauge.position, height, "o", color=GREEN, markersize=9, zorder=3)
-        axes.text(0.0, height + 0.2, f"{gauge.metric} = {short(gauge.value)}", fontsize=8.5)
+        axes.text(0.0, height + 0.2, f"{gauge.metric} = {number(gauge.value)}", fontsize=8.5)
         axes.text(0.0, height - 0.34, _cut(gauge.words), fontsize=7.5, color=GREY)
     axes.set_xlim(-0.16, 1.04)
     axes.set_ylim(-0.7, len(found) - 0.4)
@@ -84,7 +82,7 @@ def _draw_margins(axes: "Axes", report: CollapseReport) -> None:
     shown = curve[::step].tolist()
     axes.plot([100 * index * step / max(count - 1, 1) for index in range(len(shown))], shown, color=BLUE)
     axes.axhline(METRICS["cosine_margin"].at_collapse(report.num_classes), color=GREEN, linestyle="--", linewidth=1)
-    axes.axhline(0, color="#d8d8d8", linewidth=1, zorder=0)
+    axes.axhline(0, color=GRID, linewidth=1, zorder=0)
     axes.set_xlabel("% of the samples, sorted")
     axes.set_title("Cosine margin (dashed: at collapse)", fontsize=10)
     _plain(axes)
@@ -95,7 +93,8 @@ def _draw_classes(axes: "Axes", report: CollapseReport) -> None:
     assert rows is not None
     assert rows.variances is not None
     values = rows.variances.sqrt().tolist()
-    axes.bar(range(len(values)), values, color=BLUE, width=0.8 if len(values) <= LISTED_CLASSES else 1.0)
+    colours = [class_colour(label) for label in range(len(values))]
+    axes.bar(range(len(values)), values, color=colours, width=0.8 if len(values) <= LISTED_CLASSES else 1.0)
     if len(values) <= LISTED_CLASSES:
         long = max(len(name) for name in rows.names) > 3
         axes.set_xticks(range(len(values)), list(rows.names), fontsize=7, rotation=90 if long else 0)
@@ -142,24 +141,26 @@ def plot_history(
     panels = figure.subplots(lines, columns, squeeze=False).flatten()
     splits = list(dict.fromkeys(str(row.get("split", "")) for row in rows))
     for panel, name in zip(panels, names, strict=False):
-        for number, part in enumerate(splits):
+        for part in splits:
             points = [
                 (_number(row.get(axis)) if axis else float(index), _number(row.get(name)))
                 for index, row in enumerate(row for row in rows if str(row.get("split", "")) == part)
             ]
             points = [(x, y) for x, y in points if x is not None and y is not None]
             if points:
-                colour = COLOURS[number % len(COLOURS)]
-                marker = "o" if len(points) < 25 else ""
-                panel.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=3, label=part or None)
+                look = {"color": series_colour(part, splits), "marker": series_mark(part, splits).matplotlib}
+                look |= {"markevery": max(1, len(points) // 8), "markersize": 3.5}
+                panel.plot(*zip(*points, strict=True), **look)
+                if part and len(splits) > 1 and panel is panels[0]:
+                    # At the end of its line, in its colour: no legend has to be searched.
+                    place = {"textcoords": "offset points", "xytext": (4, 0), "va": "center", "fontsize": 8}
+                    panel.annotate(part, points[-1], color=look["color"], annotation_clip=False, **place)
         _scale(panel)
         panel.set_title(name, fontsize=10)
         panel.set_xlabel(axis or "row", fontsize=8)
         _plain(panel)
     for panel in panels[len(names) :]:
         panel.set_visible(False)
-    if len(splits) > 1:
-        panels[0].legend(fontsize=8, frameon=False)
     return figure
 
 
@@ -211,7 +212,7 @@ def read_history(source: "str | os.PathLike[str] | Iterable[Any]") -> list[dict[
     else:
         raise TypeError(f"rows_or_path must be a path or a list of rows, got {describe(source)}")
     result = []
-    for number, row in enumerate(rows):
+    for place, row in enumerate(rows):
         if isinstance(row, Sequence) and len(row) == 2 and isinstance(row[1], CollapseReport):
             result.append({"step": row[0], **_of_report(row[1])})
         elif isinstance(row, CollapseReport):
@@ -219,7 +220,7 @@ def read_history(source: "str | os.PathLike[str] | Iterable[Any]") -> list[dict[
         elif isinstance(row, Mapping):
             result.append({str(name): value for name, value in row.items()})
         else:
-            raise TypeError(f"rows_or_path: row {number} must be a dict or a report, got {describe(row)}")
+            raise TypeError(f"rows_or_path: row {place} must be a dict or a report, got {describe(row)}")
     if not result:
         where = f"{source}: " if isinstance(source, str | os.PathLike) else ""
         raise ValueError(f"{where}the history holds no rows")

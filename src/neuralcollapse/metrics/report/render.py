@@ -7,6 +7,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..._support.theme import number
 from ..definitions._registry import METRICS
 from .gauges import Gauge, gauges, headline
 
@@ -20,7 +21,7 @@ HEADER = ("property", "metric", "value", "collapsed", "definition, or why there 
 
 def short(value: float | None) -> str:
     """Four digits, or a dash."""
-    return "-" if value is None else f"{value:.4g}"
+    return number(value)
 
 
 def html_table(header: list[str], rows: list[list[str]]) -> str:

@@ -11,7 +11,7 @@ from ...training import Plan, Run
 from .._results import Results
 from .._study import Profile
 from ..claims import AtMost, Claim, Evidence
-from ..pictures import MARKERS, colour, figure, legend_below, series
+from ..pictures import colour, figure, legend_below, marker, series
 from .plans import METRICS, desk_plan, paper_plan, smoke_plan
 from .seeds import FITS, fits, listed, worst
 
@@ -164,10 +164,10 @@ def draw_accuracy(axis: "Axes", results: Results, by: str, names: Mapping[Any, s
 def draw_margins(axis: "Axes", results: Results, by: str) -> None:
     """Sorted cosine margins against the share of the training samples; of several seeds, the first."""
     keys = results.labels(by)
-    for place, key in enumerate(keys):
+    for key in keys:
         values = margins(results.where(**{by: key})[0].value)
         share = np.linspace(0, 1, len(values))
-        mark = {"marker": MARKERS[place % len(MARKERS)], "markevery": max(1, len(values) // 5)}
+        mark = {"marker": marker(key, keys), "markevery": max(1, len(values) // 5)}
         axis.plot(share, values, color=colour(key, keys), **mark)
     axis.set_title("cosine margins, sorted")
     axis.set_xlabel("share of samples")

@@ -65,7 +65,7 @@ def conclude_study(
     if failures:
         parts = study.parts(results, len(failures))
     folder = store.study(study.name)
-    save_picture(_picture(study, results, failures), folder / "figure")
+    save_picture(_picture(study, results, failures), folder / "figure", smoke=profile == "smoke")
     if interactive is not None:
         write_json(folder / "figure.json", json.loads(interactive.to_json()))
     write_json(folder / "table.json", table)

@@ -12,7 +12,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence, Holds
-from ..pictures import colour, figure, legend_below
+from ..pictures import GREY, colour, figure, legend_below
 
 TEMPERATURES: Mapping[Profile, tuple[float, ...]] = {
     "smoke": (0.5, 2.0, 5.0),
@@ -161,7 +161,7 @@ class CodeTemperature(Study):
             below = [max(-min(_excess(entry.value) for entry in mine.where(tau=tau)), 1e-16) for tau in taus]
             style = {"color": colour(mine[0].labels["family"], families), "marker": "os^DvPX*<>"[place % 10]}
             axes[0, 0].plot(taus, below, linewidth=0.8, mfc="none", ms=4, label=f"K = {count}, d = {dim}", **style)
-        axes[0, 0].axhline(EQUAL, color="#666666", linestyle=(0, (4, 2)), linewidth=1.0)
+        axes[0, 0].axhline(EQUAL, color=GREY, linestyle=(0, (4, 2)), linewidth=1.0)
         axes[0, 0].set_xscale("log")
         axes[0, 0].set_yscale("log")
         axes[0, 0].set_title("how far the best of a search is\nbelow the code in closed form (relative)")
@@ -174,7 +174,7 @@ class CodeTemperature(Study):
             for tau in mine.labels("tau")
         ]
         axes[0, 1].plot(*zip(*searched, strict=True), "o", color=colour("simplices", families), mfc="none", ms=4)
-        axes[0, 1].axhline(0, color="#666666", linestyle=(0, (4, 2)), linewidth=1.0)
+        axes[0, 1].axhline(0, color=GREY, linestyle=(0, (4, 2)), linewidth=1.0)
         axes[0, 1].set_xscale("log")
         axes[0, 1].set_yscale("symlog", linthresh=1e-3)
         axes[0, 1].set_title("K = 6, d = 4: gain over 3+3\n(line: 2+4; circles: best of search)")

@@ -13,7 +13,7 @@ from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence, Holds
-from ..pictures import colour, figure, legend_below
+from ..pictures import GREY, colour, figure, legend_below
 
 PER_CLASS = 100
 DECAYS = ((5e-4, 5e-4), (5e-4, 5e-5), (5e-3, 5e-5))
@@ -169,6 +169,6 @@ class Bound(Study):
             axis.set_title(f"K = {count}")
             axis.set_xlabel(r"$\rho = \|W\|_F^2$")
         axes[0, 0].set_ylabel(r"$\xi(\rho)$")
-        axes[0, 0].plot([], [], "*", color="#666666", label="closed form")
+        axes[0, 0].plot([], [], "*", color=GREY, label="closed form")
         legend_below(picture, axes[0, 0])
         return picture

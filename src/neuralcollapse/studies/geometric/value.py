@@ -10,7 +10,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence
-from ..pictures import colour, figure, legend_below, loss_name
+from ..pictures import GREY, colour, figure, legend_below, loss_name
 
 PER_CLASS = 5
 DECAYS = ((5e-3, 5e-3), (5e-2, 1e-3))
@@ -162,7 +162,7 @@ class RegularizedValue(Study):
         axes[0, 0].plot(ends, ends, color="black", linewidth=0.8, zorder=0, label="equal")
         axes[0, 0].set_xlabel("global minimum, closed form")
         axes[0, 0].set_ylabel("value reached by descent")
-        axes[0, 1].axhline(LARGEST, color="#666666", linestyle=(0, (4, 2)), linewidth=1.0)
+        axes[0, 1].axhline(LARGEST, color=GREY, linestyle=(0, (4, 2)), linewidth=1.0)
         axes[0, 1].annotate("limit", (1, LARGEST), xycoords=("axes fraction", "data"), ha="right", va="bottom", size=7)
         axes[0, 1].set_xscale("log")
         ticks = sorted(set(results.labels("d")))

@@ -13,7 +13,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
-from ..pictures import colour, figure, legend_below
+from ..pictures import GREY, PURPLE, colour, figure, legend_below
 from ._gaps import GAP_LAW, gap, law, measured, row_distance
 
 MINORITY = 4
@@ -231,13 +231,13 @@ class MinorityCollapse(Study):
                     [entry.labels["ratio"] for entry in mine],
                     [entry.value[key] for entry in mine],
                     mark,
-                    color="#666666" if what == "descent" else "#CC79A7",
+                    color=GREY if what == "descent" else PURPLE,
                     ms=3.5,
                     label=what,
                     zorder=0 if what == "descent" else 3,
                 )
         for axis, name in zip(axes[0], ("gap between small classes", "distance of their rows"), strict=True):
-            axis.axvline(1, color="#666666", linestyle=(0, (4, 2)), linewidth=1.0)
+            axis.axvline(1, color=GREY, linestyle=(0, (4, 2)), linewidth=1.0)
             axis.set_xlabel(r"$N^2\lambda_W\lambda_H\,/\,n_B$")
             axis.set_title(name)
         legend_below(picture, axes[0, 0], columns=3)

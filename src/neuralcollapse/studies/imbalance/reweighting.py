@@ -13,7 +13,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence, Holds
-from ..pictures import colour, figure, legend_below
+from ..pictures import GREY, colour, figure, legend_below
 from ._gaps import GAP_LAW, groups_of, law, measured
 
 COUNTS = [40, 40, 10, 10, 2, 2]
@@ -170,7 +170,7 @@ class Reweighting(Study):
             axis.set_title(title)
             axis.set_xlabel(r"$\mu=\sqrt{\lambda_W\lambda_H}$")
         axes[0, 0].set_ylabel("gap within the group")
-        axes[0, 0].plot([], [], color="#666666", label="gap law")
+        axes[0, 0].plot([], [], color=GREY, label="gap law")
         legend_below(picture, axes[0, 0])
         return picture
 

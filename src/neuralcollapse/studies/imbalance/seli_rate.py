@@ -14,7 +14,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence, Holds
-from ..pictures import colour, figure, legend_below
+from ..pictures import GREY, colour, figure, legend_below
 
 COUNTS: dict[str, list[int]] = {
     "20 7 3 1": [20, 7, 3, 1],
@@ -164,7 +164,7 @@ class SeliRate(Study):
             axes[0, 0].plot(decay, away, label=f"n = {name}", **style)
             axes[0, 0].plot(*_curve(results, name, bias=True), linestyle=(0, (4, 2)), mfc="none", **style)
             axes[0, 1].plot(np.log10(1 / decay), 1 / away, **style)
-        axes[0, 0].plot([], [], color="#666666", linestyle=(0, (4, 2)), label="free bias")
+        axes[0, 0].plot([], [], color=GREY, linestyle=(0, (4, 2)), label="free bias")
         axes[0, 0].set_xscale("log")
         axes[0, 0].invert_xaxis()
         axes[0, 0].set_ylim(bottom=0)

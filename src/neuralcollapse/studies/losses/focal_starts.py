@@ -117,10 +117,8 @@ class FocalStarts(Study):
             values = np.array(
                 [[share(found.where(where=w, level=v, scale=scale)) for w, v in places] for scale in SCALES]
             )
-            heat_map(
-                axis, 100 * values, [f"{scale:g}" for scale in SCALES], names, title=f"K = {count}", shown="{:.0f}"
-            )
-            axis.images[0].set_clim(0, 100)
+            rows = [f"{scale:g}" for scale in SCALES]
+            heat_map(axis, 100 * values, rows, names, title=f"K = {count}", shown="{:.0f}", limits=(0.0, 100.0))
             axis.set_xlabel(r"s/s$_{lo}$, or + part of the way to s$_t$")
         axes[0, 0].set_ylabel("norm of a start's rows")
         picture.suptitle("% of the starts that end at the global minimum", fontsize=8)

@@ -10,7 +10,7 @@ from .._common.plans import desk_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Below, Claim, Evidence
-from ..pictures import MARKERS, band, colour, figure, legend_below
+from ..pictures import band, colour, figure, legend_below, marker
 from ._nets import DECAY, LOSSES, PROVENANCE, SHORT, by_loss, net, optimisation, spread, spread_ratio
 
 SIZES: Mapping[Profile, tuple[tuple[float, int], ...]] = {
@@ -132,7 +132,7 @@ class MiniImageNet(Study):
                 for axis, name, split in ((axes[0, column], "nc1", "train"), (axes[1, column], "accuracy", "test")):
                     steps, values = runs.curves(name, split)
                     every = (place, max(4, len(steps) // 3))
-                    band(axis, steps, values, log=name == "nc1", **line, marker=MARKERS[place], markevery=every)
+                    band(axis, steps, values, log=name == "nc1", **line, marker=marker(loss), markevery=every)
             width, epochs = SIZES[results.profile][column]  # pyright: ignore[reportArgumentType]
             axes[0, column].set_yscale("log")
             axes[0, column].set_title(f"width {width:g}, {epochs} epochs")

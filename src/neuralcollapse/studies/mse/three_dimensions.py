@@ -13,7 +13,7 @@ from .._common.seeds import known
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Claim, Evidence
-from ..pictures import loss_name
+from ..pictures import class_colour, loss_name
 from .feature_dim import LOSSES, dimension_plan, variants
 
 SHOWN = 100
@@ -99,7 +99,6 @@ class ThreeDimensions(Study):
         return rows
 
     def draw(self, results: Results) -> Any:
-        from matplotlib import colormaps
         from matplotlib.figure import Figure
 
         picture = Figure(figsize=(6.7, 3.4), layout="constrained")
@@ -108,7 +107,7 @@ class ThreeDimensions(Study):
             axis: Any = picture.add_subplot(1, 2, place + 1, projection="3d")
             for label in np.unique(labels):
                 dots = features[labels == label]
-                axis.scatter(*dots.T, s=4, color=colormaps["tab10"](int(label)), label=str(label), depthshade=False)
+                axis.scatter(*dots.T, s=4, color=class_colour(int(label)), label=str(label), depthshade=False)
             axis.set_title(loss_name(loss))
             axis.view_init(25, 45)
             axis.locator_params(nbins=4)
@@ -118,7 +117,6 @@ class ThreeDimensions(Study):
         return picture
 
     def interactive(self, results: Results) -> Any:
-        from plotly.colors import qualitative
         from plotly.graph_objects import Scatter3d
         from plotly.subplots import make_subplots
 
@@ -128,12 +126,18 @@ class ThreeDimensions(Study):
             features, labels = shown(as_in_text(results).where(loss=loss)[0].value)
             for label in np.unique(labels):
                 x, y, z = np.round(features[labels == label].astype(float), 3).T.tolist()
-                style = {"size": 2, "color": qualitative.D3[label]}
+                style = {"size": 2, "color": class_colour(int(label))}
                 name = f"class {label}"
                 dots = Scatter3d(
                     x=x, y=y, z=z, mode="markers", marker=style, name=name, legendgroup=name, showlegend=place == 0
                 )
                 picture.add_trace(dots, 1, place + 1)
+        hidden = {"title": {"text": ""}, "showticklabels": False}
+        scene = {"xaxis": hidden, "yaxis": hidden, "zaxis": hidden, "aspectmode": "cube"}
+        # Keys are as large as the dots by default, which two pixels are too few for.
+        legend = {"orientation": "h", "itemsizing": "constant", "y": -0.02, "yanchor": "top"}
+        picture.update_scenes(**scene)
+        picture.update_layout(legend=legend, margin={"l": 10, "r": 10, "t": 40, "b": 10}, height=480)
         return picture
 
 

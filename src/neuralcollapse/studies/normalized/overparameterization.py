@@ -10,7 +10,7 @@ from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
-from ..pictures import figure, legend_below, metric_name, series
+from ..pictures import GREY, figure, legend_below, metric_name, series
 from ._nets import MODELS, PROVENANCE, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, net_name, variants
 
 FITTED = 0.99
@@ -164,7 +164,7 @@ def _draw_theory(axis: Any, results: Results) -> None:
         (":", least_loss, "least normalised loss"),
         ("--", least_loss_of_relu, "least after a ReLU"),
     ):
-        axis.axhline(bound(count, 1.0), color="#666666", linestyle=style, linewidth=1.0, label=text, zorder=1)
+        axis.axhline(bound(count, 1.0), color=GREY, linestyle=style, linewidth=1.0, label=text, zorder=1)
 
 
 def _plan(profile: Profile, **chosen: Any) -> Any:

@@ -11,7 +11,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Between, Claim, Evidence
-from ..pictures import COLOURS, band, figure, legend_below
+from ..pictures import COLOURS, GREY, band, figure, legend_below
 
 METHODS = {
     "gradient descent": ("armijo", 150),
@@ -195,7 +195,7 @@ class Speed(Study):
             axes[1, column].set_yscale("log")
             axes[1, column].set_ylim(NC1[-1] ** 2, None)
             for target in NC1:
-                axes[1, column].axhline(target, color="#666666", linewidth=0.8, linestyle=":")
+                axes[1, column].axhline(target, color=GREY, linewidth=0.8, linestyle=":")
             axes[1, column].set_xlabel("iteration")
         axes[0, 0].set_ylabel("accuracy")
         axes[1, 0].set_ylabel("NC1")

@@ -10,7 +10,7 @@ from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Below, Between, Claim, Evidence
-from ..pictures import MARKERS, band, figure, legend_below, metric_name
+from ..pictures import GREY, MARKERS, band, figure, legend_below, metric_name
 from ._nets import CODE, PROVENANCE, TEXT, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, normalized
 
 CLASSES = 10
@@ -146,7 +146,7 @@ class TemperatureNet(Study):
         axes[1, 0].set_ylabel("at the end")
         for style, bound, words in (("-", least_loss, "closed form"), ("--", least_loss_of_relu, "after a ReLU")):
             grid = np.geomspace(min(temperatures), max(temperatures), 200)
-            line = {"color": "#666666", "linewidth": 0.9, "zorder": 1}
+            line = {"color": GREY, "linewidth": 0.9, "zorder": 1}
             axes[1, -1].plot(grid, [bound(CLASSES, t) for t in grid], style, **line)
             axes[0, 0].plot([], [], style, **line, label=f"least loss, {words}")
         final = text.final("loss")

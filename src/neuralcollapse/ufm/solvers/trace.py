@@ -12,6 +12,7 @@ import torch
 from ..._support.digests import damaged, digests, sealed, unsealed
 from ..._support.files import write_json, write_text
 from ..._support.tensors import read_tensors, write_tensors
+from ..._support.theme import BLUE
 from ..point import Point, load_point, save_point
 from ..problem import Problem
 
@@ -87,7 +88,7 @@ class Trace:
             if excess:
                 column = [entry - min(finite) for entry in column]
             positive = [entry for entry in column if entry > 0]
-            axis.plot(steps, column, marker="." if len(steps) < 30 else None)
+            axis.plot(steps, column, color=BLUE, marker="." if len(steps) < 30 else None)
             if positive and all(not entry < 0 for entry in column) and name != "accuracy":
                 axis.set_yscale("log")
             axis.set_title(f"{name} - lowest" if excess else name)

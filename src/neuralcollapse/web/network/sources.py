@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from ...data import load
 from ...metrics import CollapseReport, measure, measure_files, measure_layers, open_arrays
+from ...metrics.files.shards import collect, encode, find_files
 from ...metrics.hooks.batches import BatchReader, Forward, LabelsOf
-from ...metrics.measurement import Head, Measurement, Options
 from ...metrics.hooks.heads import unwrapped
 from ...metrics.hooks.run import Run as ModelRun
 from ...metrics.hooks.run import check_model
-from ...metrics.files.shards import collect, encode, find_files
+from ...metrics.measurement import Head, Measurement, Options
 from ...models import create
 from ...training import Run
 from ...training.run import net_of

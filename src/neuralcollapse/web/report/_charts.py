@@ -8,14 +8,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ...studies.pictures import GREY, figure, legend_below, styled
+from ..._support.theme import GREY, MARKS, Mark, number
+from ...studies.pictures import figure, legend_below, plain_decimals, styled, whole_epochs
 from ._parts import Chart, Key, Picture
 from ._svg import inline_svg
 
 __all__ = ["Curve", "Panel", "chart", "picture"]
 
-MARKS = ("circle", "square", "triangle-up", "diamond")
-STATIC_MARKS = ("o", "s", "^", "D")
 DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5))}
 
 
@@ -28,7 +27,7 @@ class Curve:
     y: Sequence[float | None]
     colour: str
     dash: str = "solid"
-    mark: int = 0
+    mark: Mark = MARKS[0]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def chart(panel: Panel, height: int = 260) -> Chart:
             "x": list(curve.x),
             "y": list(curve.y),
             "line": {"color": curve.colour, "dash": curve.dash, "width": 2},
-            "marker": {"symbol": MARKS[curve.mark % len(MARKS)], "size": 5},
+            "marker": {"symbol": curve.mark.plotly, "size": 5},
             "hovertemplate": "%{y:.2%}" if panel.percent else "%{y:.4g}",
         }
         for curve in panel.curves
@@ -85,8 +84,9 @@ def _axis(log: bool, values: Sequence[float | None]) -> dict[str, Any]:
         return {"rangemode": "tozero"}
     positive = [value for value in values if value is not None and value > 0]
     decades = math.log10(max(positive) / min(positive)) if positive else 0.0
-    ticks = {"dtick": max(1, round(decades / 5))} if decades >= 1.7 else {}
-    return {"type": "log", "exponentformat": "power", **ticks}
+    if decades < 1.5:
+        return {"type": "log", "exponentformat": "none", "nticks": 5}
+    return {"type": "log", "exponentformat": "power", "dtick": max(1, round(decades / 5))}
 
 
 def _words(panel: Panel) -> str:
@@ -95,8 +95,8 @@ def _words(panel: Panel) -> str:
     for curve in panel.curves:
         seen = [value for value in curve.y if value is not None]
         if seen:
-            parts.append(f"{curve.name} from {seen[0]:.3g} to {seen[-1]:.3g}")
-    return "; ".join([*parts, *(f"{name} {value:.3g}" for name, value, _ in panel.levels)])
+            parts.append(f"{curve.name} from {number(seen[0], 3)} to {number(seen[-1], 3)}")
+    return "; ".join([*parts, *(f"{name} {number(value, 3)}" for name, value, _ in panel.levels)])
 
 
 def picture(panels: Sequence[Panel], prefix: str, caption: str, columns: int = 3) -> Picture:
@@ -126,7 +126,7 @@ def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> 
         for axis, panel in zip(flat, panels, strict=False):
             for curve in panel.curves:
                 values = [float("nan") if value is None else value for value in curve.y]
-                mark = {"marker": STATIC_MARKS[curve.mark % len(STATIC_MARKS)], "markevery": max(1, len(values) // 6)}
+                mark = {"marker": curve.mark.matplotlib, "markevery": max(1, len(values) // 6)}
                 line: Mapping[str, Any] = {"color": curve.colour, "linestyle": DASHES[curve.dash], **mark}
                 axis.plot(curve.x, values, label=curve.name, **line)
             for place, (name, value, colour) in enumerate(panel.levels):
@@ -142,6 +142,8 @@ def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> 
             axis.set_axis_off()
         fullest = max(flat, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
         legend_below(drawn, fullest, columns=3 if alone else None)
+        plain_decimals(drawn)
+        whole_epochs(drawn)
         content = io.BytesIO()
         drawn.savefig(content, format="svg", metadata={"Date": None})
     return inline_svg(content.getvalue().decode(), prefix, label)

@@ -10,10 +10,11 @@ from typing import Any
 from markupsafe import Markup
 
 from ..._support.files import write_text
+from ..._support.theme import CLASSES, GREY, series_colour, series_mark
 from ...frames import simplex_etf
 from ...metrics import METRICS
 from ...studies.demo import LOSS_WORDS, Demo, sizes
-from ...studies.pictures import GREY, colour, figure, styled
+from ...studies.pictures import figure, styled
 from ...training import Run, closed_form_loss
 from ...ufm import Trace
 from ._charts import LEVEL, Curve, Panel, picture
@@ -26,8 +27,8 @@ from ._write import render
 
 __all__ = ["write_demo"]
 
-CORNERS = ("#7b3fa0", "#b8860b", "#2a7f8e", "#6b6b6b")
-"""Of the four watched classes: none is the colour of a loss, and they differ in lightness, too."""
+CORNERS = CLASSES[:4]
+"""Of the four watched classes."""
 SIZES = {"weight_norm": "|w|", "feature_norm": "|h|", "logit_scale": "margin"}
 
 FORMULAS = {
@@ -65,13 +66,9 @@ class _Loss:
     def words(self) -> str:
         return LOSS_WORDS[self.spec]
 
-    @property
-    def place(self) -> int:
-        return list(LOSS_WORDS).index(self.spec)
-
     def curve(self, name: str) -> Curve:
         epochs, values = self.run.curve(name)
-        return Curve(self.words, epochs, values, colour(self.spec), mark=self.place)
+        return Curve(self.words, epochs, values, series_colour(self.spec), mark=series_mark(self.spec))
 
 
 def write_demo(folder: str | Path) -> Path:
@@ -286,7 +283,7 @@ def _loss_picture(found: list[_Loss]) -> Picture:
         curves.append(one.curve("loss"))
         predicted = closed_form_loss(one.run)
         if predicted is not None:
-            levels.append(("closed form", predicted, colour(one.spec)))
+            levels.append(("closed form", predicted, series_colour(one.spec)))
     note = (
         "Each net's training loss settles at the dashed level of its colour, or just above; it is computed, not fitted."
     )
@@ -298,7 +295,7 @@ def _gap_picture(found: list[_Loss]) -> Picture:
     for one in found:
         steps = [float(step or 0) for step in one.trace.history["iteration"]]
         gaps = [None if gap is None else max(float(gap), 1e-16) for gap in one.trace.history["gap"]]
-        curves.append(Curve(one.words, steps, gaps, colour(one.spec), mark=one.place))
+        curves.append(Curve(one.words, steps, gaps, series_colour(one.spec), mark=series_mark(one.spec)))
     note = "Values below 10⁻¹⁶ are drawn there: they are rounding errors."
     return picture(
         [Panel("Certified gap to the global minimum", curves, x_title="iteration", log_x=False)], "gap", note

@@ -1,12 +1,11 @@
 """Numbers and durations as people read them."""
 
-import math
 from typing import Any
+
+from ..._support.theme import NOTHING, number
 
 __all__ = ["duration", "heading", "is_number", "shown"]
 
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-NOTHING = "–"
 LONG = 12
 """Entries of a list that are written out."""
 
@@ -22,34 +21,18 @@ def shown(value: Any, name: str = "") -> str:
     >>> shown(0.98333, "test_accuracy"), shown(1.25e-7), shown(12345), shown(None), shown(0.5)
     ('98.33 %', '1.25×10⁻⁷', '12,345', '–', '0.5')
     """
-    if value is None:
-        return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return _float(value, name)
+    if isinstance(value, float) and name.endswith("accuracy") and 0 <= value <= 1:
+        return f"{100 * value:.2f} %"
+    if value is None or isinstance(value, int | float):
+        return number(value)
     if isinstance(value, list | tuple):
         written = ", ".join(shown(entry) for entry in value[:LONG])
         return written + (f", … ({len(value)} in all)" if len(value) > LONG else "")
     if isinstance(value, dict):
         return ", ".join(f"{key} = {shown(entry)}" for key, entry in value.items())
     return str(value)
-
-
-def _float(value: float, name: str) -> str:
-    if math.isnan(value):
-        return NOTHING
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if name.endswith("accuracy") and 0 <= value <= 1:
-        return f"{100 * value:.2f} %"
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-        return text.replace("-", "−")
-    digits, _, power = f"{value:.2e}".partition("e")
-    return f"{digits.replace('-', '−')}×10{str(int(power)).translate(SUPERSCRIPTS)}"
 
 
 def heading(name: str) -> str:

@@ -4,7 +4,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ...studies.pictures import BLUE, LOSSES, RED, metric_name
+from ..._support.theme import BLUE, GREEN, MARKS, RED, look_of
+from ...studies.pictures import metric_name
 from ...training import Plan, Run, closed_form_loss
 from ._charts import LEVEL, Curve, Panel, picture
 from ._files import environment, optional_json
@@ -14,7 +15,11 @@ from ._parts import Badge, Details, Section, Table, table_of
 __all__ = ["run_section"]
 
 CURVES = ("loss", "accuracy", "nc1", "nc2", "nc3")
-SPLITS = {"train": (BLUE, "solid", 0), "validation": ("#009E73", "dot", 2), "test": (RED, "dash", 1)}
+SPLITS = {
+    "train": (BLUE, "solid", MARKS[0]),
+    "validation": (GREEN, "dot", MARKS[2]),
+    "test": (RED, "dash", MARKS[1]),
+}
 QUANTITIES = {
     "weight_norm": "norm of a classifier row |w|",
     "feature_norm": "norm of a feature |h|",
@@ -66,7 +71,8 @@ def run_section(folder: Path, anchor: str) -> Section:
 
 def _loss_words(spec: str) -> str:
     name, _, rest = spec.partition(":")
-    words = name.replace("-", " ") if name in LOSSES else name
+    look = look_of(name)
+    words = name if look is None else look.words
     return f"{words} ({rest})" if rest else words
 
 

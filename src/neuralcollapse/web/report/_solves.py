@@ -5,7 +5,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ...studies.pictures import BLUE, metric_name
+from ..._support.theme import BLUE
+from ...studies.pictures import metric_name
 from ...ufm import Certificate, Trace
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown

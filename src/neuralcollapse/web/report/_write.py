@@ -12,6 +12,7 @@ from markupsafe import Markup
 from ... import __version__
 from ..._support.files import write_text
 from ..._support.locks import locked
+from ..theme import style_sheet
 from ._find import sections
 from ._numbers import duration
 from ._parts import Section
@@ -56,7 +57,7 @@ def render(template: str, live: bool, **values: Any) -> str:
     environment.filters |= {"embedded": _embedded, "duration": duration}
     return environment.get_template(template).render(
         version=__version__,
-        style=_own("style.css"),
+        style=Markup(style_sheet()) + _own("style.css"),
         script=_own("charts.js") if live else "",
         plotly=Markup(get_plotlyjs()) if live else "",
         **values,

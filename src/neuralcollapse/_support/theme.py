@@ -1,0 +1,169 @@
+"""How everything looks, said once: colours and marks of losses, classes and series, and numbers as people read them.
+
+It lies below all layers because pictures of metrics, models and studies need it as well as the pages; ``web.theme``
+makes style sheets and charts of it. The same loss has the same colour and the same mark wherever it is drawn.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "CLASSES",
+    "GREEN",
+    "GREY",
+    "GRID",
+    "INK_ON_BRIGHT",
+    "LOSSES",
+    "MARKS",
+    "NOTHING",
+    "ORANGE",
+    "PURPLE",
+    "RED",
+    "SERIES",
+    "SKY",
+    "YELLOW",
+    "Look",
+    "Mark",
+    "class_colour",
+    "look_of",
+    "number",
+    "series_colour",
+    "series_mark",
+]
+
+# Okabe and Ito's palette: told apart with any colour vision, and in print.
+BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+SKY, PURPLE, YELLOW, BLACK = "#56B4E9", "#CC79A7", "#F0E442", "#000000"
+GREY, GRID = "#666666", "#e4e4e4"
+INK_ON_BRIGHT = "#111111"
+"""Text on a bright cell of a heat map: not the page's ink, which is bright in the dark."""
+
+SERIES = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
+"""For lines that stand for no loss and no class, in this order."""
+
+CLASSES = (
+    "#4b2e9e",
+    "#c4566a",
+    "#2a8c8c",
+    "#8f8a1f",
+    "#882255",
+    "#5f93c4",
+    "#a044a8",
+    "#7a5c3a",
+    "#2f6b3c",
+    "#777777",
+)
+"""For classes: none of them is the colour of a loss."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One sign in the words of matplotlib and of plotly."""
+
+    matplotlib: str
+    plotly: str
+
+
+MARKS = tuple(
+    Mark(*names)
+    for names in (
+        ("o", "circle"),
+        ("s", "square"),
+        ("^", "triangle-up"),
+        ("D", "diamond"),
+        ("v", "triangle-down"),
+        ("P", "cross"),
+        ("X", "x"),
+        ("*", "star"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Of a loss: its short name, its name in words, its colour (also in a terminal) and its mark."""
+
+    short: str
+    words: str
+    colour: str
+    mark: Mark
+
+
+LOSSES = {
+    "cross-entropy": Look("CE", "cross-entropy", BLUE, MARKS[0]),
+    "focal": Look("FL", "focal", GREEN, MARKS[2]),
+    "label-smoothing": Look("LS", "label smoothing", ORANGE, MARKS[3]),
+    "squared-error": Look("MSE", "squared error", RED, MARKS[1]),
+    "supervised-contrastive": Look("SC", "supervised contrastive", PURPLE, MARKS[4]),
+}
+SHORT = {look.short.lower(): name for name, look in LOSSES.items()} | {"fl": "focal", "sc": "supervised-contrastive"}
+
+
+def look_of(spec: object) -> Look | None:
+    """How the loss of a spec such as ``"focal:gamma=2"`` or ``"ce"`` looks; ``None`` for anything else.
+
+    >>> look_of("focal:gamma=2").short, look_of("ce").colour, look_of("adam")
+    ('FL', '#0072B2', None)
+    """
+    name = str(spec).partition(":")[0]
+    return LOSSES.get(SHORT.get(name.lower(), name))
+
+
+def series_colour(label: object, others: Iterable[object] = ()) -> str:
+    """The colour of a loss; of anything else, by its place among ``others``."""
+    look = look_of(label)
+    if look is not None:
+        return look.colour
+    places = list(others)
+    return SERIES[places.index(label) % len(SERIES)] if label in places else GREY
+
+
+def series_mark(label: object, others: Iterable[object] = ()) -> Mark:
+    """The mark of a loss; of anything else, by its place among ``others``."""
+    look = look_of(label)
+    if look is not None:
+        return look.mark
+    places = list(others)
+    return MARKS[places.index(label) % len(MARKS)] if label in places else MARKS[0]
+
+
+def class_colour(label: int) -> str:
+    """The colour of a class; they repeat after ten."""
+    return CLASSES[label % len(CLASSES)]
+
+
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+NOTHING = "–"
+
+
+def number(value: float | int | None, digits: int = 4) -> str:
+    """A number with so many significant digits: plain from 0.001 to 99,999, beyond it as a multiple of a power of ten.
+
+    >>> [number(x) for x in (0.0, 0.5, 1 / 3, -2.5, 1.25e-7, 12345.6, 123456.0, 12345, 250, None)]
+    ['0', '0.5', '0.3333', '−2.5', '1.25×10⁻⁷', '12,346', '1.235×10⁵', '12,345', '250', '–']
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return NOTHING
+    if isinstance(value, float) and math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if isinstance(value, int) or size == 0:
+        text = _grouped(f"{size:.0f}" if isinstance(size, float) else str(size))
+    elif 1e-3 <= size < 1e5:
+        text = f"{size:.{digits}g}" if size < 10**digits else f"{size:.0f}"
+        # Rounding may have led to a power of ten that has one digit more.
+        text = _grouped(f"{float(text):.0f}" if "e" in text else text)
+    else:
+        front, _, power = f"{size:.{digits - 1}e}".partition("e")
+        front = front.rstrip("0").rstrip(".") if "." in front else front
+        text = f"{front}×10{str(int(power)).translate(RAISED)}"
+    return f"−{text}" if value < 0 else text
+
+
+def _grouped(text: str) -> str:
+    """Commas in a whole part of five digits and more."""
+    whole, point, rest = text.partition(".")
+    return f"{int(whole):,}{point}{rest}" if len(whole) > 4 else text
