@@ -129,7 +129,7 @@ def results(found: Found) -> str:
 
 def gallery(found: Found) -> str:
     """Every study as a card: its question, its picture, what came of it and the command that runs it."""
-    lines = ["# Gallery of the studies", "", GALLERY, "", _count(found), ""]
+    lines = ["---", "hide: [toc]", "---", "", "# Gallery of the studies", "", GALLERY, "", _count(found), ""]
     for paper in dict.fromkeys(get(name).paper for name in found):
         lines += [f"## {TITLES[paper]}", "", '<ul class="gallery" markdown>']
         lines += [_card(get(name), facts) for name, facts in found.items() if get(name).paper == paper]

@@ -34,7 +34,7 @@ print(f"reached {report.one_vs_rest_weight:.4f}; the icosahedron has {nc.frames.
 diagram = nc.landscape.code_diagram(6, 4, [0.25 * step for step in range(1, 21)])
 print(dict(zip(diagram.temperatures, diagram.best, strict=True))[0.5], "at 0.5")
 print(dict(zip(diagram.temperatures, diagram.best, strict=True))[2.0], "at 2.0")
-print("changes at", diagram.changes)
+print("changes at", ", ".join(f"{change:.4f}" for change in diagram.changes))
 figure = diagram.plot()
 assert diagram.changes
 

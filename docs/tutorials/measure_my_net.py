@@ -19,7 +19,7 @@ model = torch.nn.Sequential(
     torch.nn.Linear(128, 10),
 )
 before = nc.measure_model(model, loader)
-print(before.layer, before.nc1, before.nc2, before.nc3, before.nc4_mismatch)
+print(f"layer {before.layer}: nc1 {before.nc1:.3f}, nc2 {before.nc2:.3f}, nc3 {before.nc3:.3f}")
 
 # %% [markdown]
 # `measure_model` found the classifier by itself (`report.layer` says which layer it is), took the features that enter

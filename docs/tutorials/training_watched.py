@@ -26,7 +26,7 @@ for epoch in range(1, 61):
         optimizer.step()
     report = nc.integrations.record_collapse(model, loader, epoch, [log], extra={"loss": loss})
 
-print(report.accuracy, report.nc1, report.nc2, report.nc3)
+print(f"accuracy {report.accuracy:.3f}, nc1 {report.nc1:.3g}, nc2 {report.nc2:.3g}, nc3 {report.nc3:.3g}")
 
 # %% [markdown]
 # The rows can be read by anything (one JSON object a line), and drawn:
