@@ -10,6 +10,7 @@ from torch import distributed, nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import neuralcollapse as nc
+from neuralcollapse.metrics import measure_layers
 
 K, D, N = 5, 6, 103
 METRICS = ["nc1", "nc1_quotient", "cdnv", "nc2", "nc3", "nc4_mismatch", "nc4_bias", "cosine_margin", "equinorm_means"]
@@ -52,6 +53,18 @@ def run(rank, world, folder):
     keep("shards stream", nc.measure_model(model, uneven(rank, world), metrics=METRICS, reduce=True, memory_limit=0))
     group = distributed.new_group(list(range(world)))
     keep("group", nc.measure_model(model, uneven(rank, world), metrics=METRICS, reduce=group))
+    for name, limit in (("layers", 1 << 30), ("layers stream", 0)):
+        options = {"metrics": ["nc1", "cdnv"], "memory_limit": limit}
+        result[name] = [
+            {layer: report.to_dict() for layer, report in found.items()}
+            for found in (
+                measure_layers(model, sampled, ["0", "1"], K, **options),
+                measure_layers(model, uneven(rank, world), ["0", "1"], K, reduce=True, **options),
+            )
+        ]
+    result["layers alone"] = measure_layers(model, sampled, ["1"], K, reduce=False)["1"].to_dict()
+    grouped = nc.measure_model(model, sampled, metrics=METRICS, intervals=0.95, groups=4)
+    result["intervals"] = {name: list(bounds) for name, bounds in grouped.intervals.items()}
     wrapped = nn.parallel.DistributedDataParallel(model)
     keep("wrapped", nc.measure_model(wrapped, sampled, metrics=METRICS))
     result["alone"] = nc.measure_model(model, sampled, metrics="nc1_quotient", reduce=False).to_dict()

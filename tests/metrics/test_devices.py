@@ -149,7 +149,8 @@ def test_selections_and_ignored_labels_on_the_device():
 
 @pytest.mark.parametrize("limit", [1 << 30, 40_000])
 def test_the_recorder_of_a_layer_keeps_features_where_they_are(limit):
-    from neuralcollapse.metrics.recorder import Recorder, Settings
+    from neuralcollapse.metrics.recorder import Recorder
+    from neuralcollapse.metrics.settings import Settings
 
     H, y, W, b, _ = data()
     expected = nc.measure(H, y, W, b, metrics="all")

@@ -1,5 +1,6 @@
 """Confidence intervals: the jackknife by hand, groups, streams, and how often they hold the truth."""
 
+import math
 import os
 
 import numpy as np
@@ -138,3 +139,85 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     for name, count in held.items():
         assert count / draws >= 0.95 - slack, name
         assert count / draws <= 0.95 + max(slack, 0.05), name
+
+
+def by_hand(values, groups, count, level=0.95):
+    """The delete-a-group jackknife of a mean over samples, in float64 (on the log scale where all are positive)."""
+    values = values.double()
+    without = [float(values[groups != g].mean()) for g in range(count)]
+    value = float(values.mean())
+    logs = value > 0 and min(without) > 0
+    points = np.log(without) if logs else np.array(without)
+    error = math.sqrt((count - 1) / count * float(((points - points.mean()) ** 2).sum()))
+    width = float(student.ppf((1 + level) / 2, count - 1)) * error
+    return (value * math.exp(-width), value * math.exp(width)) if logs else (value - width, value + width)
+
+
+def decisions(H, y, W, b):
+    """Per sample: whether classifier and nearest mean disagree, and the cosine margin, from their definitions."""
+    H, W = H.double(), W.double()
+    means = torch.stack([H[y == k].mean(0) for k in range(len(W))])
+    wrong = (H @ W.T + b.double()).argmax(1) != torch.cdist(H, means).argmin(1)
+    centred = torch.nn.functional.normalize(H - H.mean(0)) @ torch.nn.functional.normalize(W - W.mean(0)).T
+    own = centred.gather(1, y[:, None]).squeeze(1)
+    return wrong.double(), own - centred.scatter(1, y[:, None], -9.0).max(1).values
+
+
+def labelled(seed=3, classes=4, dim=6, size=240):
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(size) % classes
+    H = torch.randn(classes, dim, generator=generator)[y] + torch.randn(size, dim, generator=generator)
+    return H, y, torch.randn(classes, dim, generator=generator), 0.1 * torch.randn(classes, generator=generator)
+
+
+def test_shards_have_intervals_of_decisions_and_margins(tmp_path):
+    H, y, W, b = labelled()
+    parts = list(torch.arange(240).split(80))
+    for number, rows in enumerate(parts):
+        np.savez(tmp_path / f"{number}.npz", features=H[rows].numpy(), labels=y[rows].numpy())
+    report = nc.measure_files(tmp_path, W, b, workers=1, intervals=0.95, groups=8, out=tmp_path / "kept")
+    groups = torch.cat([SampleGroups(8, torch.zeros(4, dtype=torch.int64)).assign(y[rows]) for rows in parts])
+    wrong, margins = decisions(H, y, W, b)
+    assert report.intervals["nc4_mismatch"] == pytest.approx(by_hand(wrong, groups, 8), rel=1e-6)
+    assert report.intervals["cosine_margin"] == pytest.approx(by_hand(margins, groups, 8), rel=1e-5)
+    assert report.nc4_mismatch == pytest.approx(float(wrong.mean()))
+    assert {"nc1", "nc1_quotient", "nc2_means"} <= set(report.intervals)
+    again = nc.measure_files(tmp_path, W, b, workers=1, intervals=0.95, groups=8, out=tmp_path / "kept")
+    assert again.to_dict() == report.to_dict()
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 5000], ids=["kept", "streamed"])
+def test_models_have_intervals(limit):
+    H, y, W, b = labelled()
+    model = torch.nn.Linear(6, 4)
+    with torch.no_grad():
+        model.weight.copy_(W)
+        model.bias.copy_(b)
+    parts = torch.arange(240).split(60)
+    report = nc.measure_model(
+        model, [(H[rows], y[rows]) for rows in parts], intervals=0.9, groups=6, memory_limit=limit
+    )
+    wrong, margins = decisions(H, y, W, b)
+    whole = nc.measure(H, y, W, b, intervals=0.9, groups=6)
+    assert set(report.intervals) == set(whole.intervals)
+    if limit > 5000:
+        assert report.intervals == whole.intervals
+        return
+    assigner = SampleGroups(6, torch.zeros(4, dtype=torch.int64))
+    groups = torch.cat([assigner.assign(y[rows]) for rows in parts])
+    assert report.intervals["nc4_mismatch"] == pytest.approx(by_hand(wrong, groups, 6, 0.9), rel=1e-6)
+    assert report.intervals["cosine_margin"] == pytest.approx(by_hand(margins, groups, 6, 0.9), rel=1e-5)
+    without = [nc.measure(H[groups != g].double(), y[groups != g], metrics="nc1").nc1 for g in range(6)]
+    logs = np.log(without)
+    error = math.sqrt(5 / 6 * float(((logs - logs.mean()) ** 2).sum())) * float(student.ppf(0.95, 5))
+    expected = report.nc1 * math.exp(-error), report.nc1 * math.exp(error)
+    assert report.intervals["nc1"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_saved_statistics_have_no_intervals(tmp_path):
+    H, y, _, _ = labelled()
+    statistics = nc.ClassStatistics(4, 6)
+    statistics.update(H, y)
+    statistics.save(tmp_path / "s.safetensors")
+    with pytest.raises(ValueError, match="intervals need the features themselves"):
+        nc.measure_files(tmp_path / "s.safetensors", intervals=0.95)

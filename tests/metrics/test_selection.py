@@ -5,8 +5,9 @@ import torch
 
 import neuralcollapse as nc
 from neuralcollapse.metrics import NeuralCollapse
-from neuralcollapse.metrics.recorder import Recorder, Settings
+from neuralcollapse.metrics.recorder import Recorder
 from neuralcollapse.metrics.selection import Selection
+from neuralcollapse.metrics.settings import Settings
 
 K, D = 7, 9
 SIZES = (30, 0, 12, 2, 25, 1, 9)

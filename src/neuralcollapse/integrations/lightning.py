@@ -14,10 +14,10 @@ from ..metrics.hooks.batches import BatchReader, Forward, LabelsOf
 from ..metrics.hooks.run import eager
 from ..metrics.hooks.targets import Ignored
 from ..metrics.inputs import IGNORED, NonFiniteError
-from ..metrics.measure import MEMORY_LIMIT
 from ..metrics.measurement import Measurement, Options
 from ..metrics.model import look_at
 from ..metrics.processes import Shares, Team
+from ..metrics.settings import MEMORY_LIMIT
 from ._watching import Skips, report_state, restored_report
 from .loggers import Logger, write_all
 

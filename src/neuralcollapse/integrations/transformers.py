@@ -13,10 +13,10 @@ from ..metrics import CollapseReport
 from ..metrics.hooks.batches import BatchReader, Forward, LabelsOf
 from ..metrics.hooks.targets import Ignored
 from ..metrics.inputs import IGNORED
-from ..metrics.measure import MEMORY_LIMIT
 from ..metrics.measurement import Options
 from ..metrics.model import look_at
 from ..metrics.processes import Reduce, Team
+from ..metrics.settings import MEMORY_LIMIT
 from ._watching import Skips
 from .loggers import Logger, write_all
 

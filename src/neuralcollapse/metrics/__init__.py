@@ -11,7 +11,6 @@ from .._support.public import explain_calls
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from .accumulators.second_pass import SecondPass
 from .accumulators.statistics import ClassStatistics
-from .class_means import class_means, nc5_ood
 from .definitions._geometry import Geometry, NotApplicableError, SampleResults
 from .definitions._registry import METRICS, Metric
 from .files.arrays import open_arrays
@@ -19,7 +18,7 @@ from .files.extract import extract
 from .files.measure import measure_files
 from .hooks.heads import Classifier, classifier_of
 from .intervals import GroupedStatistics
-from .measure import measure
+from .measure import class_means, measure, nc5_ood
 from .model import measure_layers, measure_model
 from .report.comparison import ReportComparison
 from .report.per_class import PerClass

@@ -16,6 +16,8 @@ from .._support.checks import describe, integer
 
 __all__ = [
     "IGNORED",
+    "Array",
+    "Labels",
     "NonFiniteError",
     "Source",
     "all_finite",
@@ -27,6 +29,9 @@ __all__ = [
     "nonfinite_error",
     "select_rows",
 ]
+
+Array = Tensor | np.ndarray
+Labels = Tensor | np.ndarray | Sequence[int]
 
 IGNORED = -100
 """The label that marks a sample to leave out, as in ``torch.nn.CrossEntropyLoss``."""

@@ -22,15 +22,16 @@ from torch import Tensor
 
 from .._support.checks import describe, integer, real
 from .accumulators.passes import look_again
-from .accumulators.second_pass import Task
+from .accumulators.second_pass import SecondPass, Task
 from .accumulators.statistics import ClassStatistics
 from .definitions._geometry import Geometry, SampleResults
 from .definitions._registry import METRICS, Metric
 from .inputs import IGNORED, Source, as_labels, as_source, check_labels
 from .report.report import CollapseReport, build_report
 from .selection import Selection
+from .settings import Settings, check_level
 
-__all__ = ["GroupedStatistics", "check_level", "with_intervals"]
+__all__ = ["GroupedSecondPass", "GroupedStatistics", "first_statistics", "intervals_from", "with_intervals"]
 
 FROM_STATISTICS = frozenset({"within", "projection", "scatter", "weight", "out_of_distribution"})
 
@@ -110,6 +111,11 @@ class GroupedStatistics:
             if rows.shape[0]:
                 part.update(source.where(rows), labels[rows], precision=precision)
         return groups
+
+    def all_reduce(self, group: object = None) -> None:
+        """Merge the statistics of all ranks of torch.distributed, group by group."""
+        for part in self.parts:
+            part.all_reduce(group)
 
     def merge(self, other: "GroupedStatistics") -> None:
         """Add the samples of another collection of the same sizes, group by group."""
@@ -195,6 +201,110 @@ class GroupedStatistics:
         return intervals_of(values, found, level)
 
 
+class GroupedSecondPass:
+    """A second pass and, apart, its decisions and margins in G groups, for their intervals.
+
+    Made from a second pass that has seen nothing; ``parts`` are the whole and the groups, each with sums of its own
+    (``groups=None``: the whole alone).
+    The class means stay those of all samples, so the groups need not be those of the first look.
+    """
+
+    def __init__(self, whole: SecondPass, groups: int | None):
+        self._task = task = whole.task
+        asked = replace(task, metrics=(), needs=task.needs & {"decisions", "margins"}, decision_rows=None)
+        count = groups if groups is not None and asked.needs else 0
+        self.parts = (whole, *(SecondPass(asked) for _ in range(count)))
+        self._groups = SampleGroups(max(count, 1), torch.zeros(task.num_classes, dtype=torch.int64))
+
+    @torch.no_grad()
+    def update(self, features: object, labels: object) -> None:
+        """Add a batch, as :meth:`SecondPass.update` takes it."""
+        source = as_source("features", features)
+        targets = as_labels(labels, source.rows)
+        whole, *groups = self.parts
+        whole.update(source, targets)
+        if not groups:
+            return
+        kept = check_labels(targets, self._task.num_classes, self._task.ignore_label)
+        if kept is not None:
+            source, targets = source.where(kept), targets[kept]
+        assigned = self._groups.assign(targets)
+        for number, part in enumerate(groups):
+            rows = (assigned == number).nonzero().squeeze(1)
+            if rows.shape[0]:
+                part.update(source.where(rows), targets[rows])
+
+    def merge(self, parts: Sequence[SecondPass]) -> None:
+        """Add the parts of a pass of the same kind over other samples."""
+        for mine, theirs in zip(self.parts, parts, strict=True):
+            mine.merge(theirs)
+
+    def all_reduce(self, group: object = None) -> None:
+        """Merge over all ranks of torch.distributed, part by part."""
+        for part in self.parts:
+            part.all_reduce(group)
+
+    def intervals(self, values: Mapping[str, float | None], level: float) -> dict[str, tuple[float, float]]:
+        """Intervals of nc4_mismatch and cosine_margin."""
+        found = [part.results() for part in self.parts[1:]]
+        sizes = torch.tensor([0 if one.decided is None else int(one.decided.sum()) for one in found])
+        seen = [one for one, size in zip(found, sizes.tolist(), strict=True) if size]
+        return intervals_of(values, _decisions_without(seen, sizes), level) if seen else {}
+
+
+def first_statistics(
+    settings: Settings, num_classes: int, dim: int, passes: int
+) -> "tuple[ClassStatistics | GroupedStatistics, tuple[str, ...]]":
+    """Empty statistics for a first look, in groups where intervals are asked for, and notes on what those leave out.
+
+    Intervals of nc1 take the d x d scatter of every group: where these fit, the look is of one pass.
+    """
+    if settings.intervals is None:
+        return ClassStatistics(num_classes, dim, passes=passes, ignore_label=settings.ignore_label), ()
+    notes: tuple[str, ...] = ()
+    if settings.needs & {"projection", "scatter"} and settings.passes is None:
+        size = 8 * dim**2 * (settings.groups + 5)
+        passes = 1 if size <= settings.memory_limit else 2
+        notes = () if passes == 1 else (_no_room(settings, size),)
+    grouped = GroupedStatistics(
+        num_classes, dim, groups=settings.groups, passes=passes, ignore_label=settings.ignore_label
+    )
+    return grouped, notes
+
+
+def intervals_from(
+    report: CollapseReport,
+    statistics: "ClassStatistics | GroupedStatistics | None",
+    second: GroupedSecondPass | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    settings: Settings,
+    out_of_distribution_mean: Tensor | None = None,
+) -> CollapseReport:
+    """The report with the intervals that a stream in groups gives."""
+    if settings.intervals is None or not isinstance(statistics, GroupedStatistics):
+        return report
+    found = statistics.intervals(
+        report.values,
+        settings.intervals,
+        weight,
+        bias,
+        global_mean=settings.global_mean,
+        selection=settings.selection,
+        out_of_distribution_mean=out_of_distribution_mean,
+    )
+    if second is not None:
+        found |= second.intervals(report.values, settings.intervals)
+    return replace(report, intervals=MappingProxyType({name: found[name] for name in report.values if name in found}))
+
+
+def _no_room(settings: Settings, size: int) -> str:
+    return (
+        f"no intervals of nc1: the scatter matrices of {settings.groups} groups take {size / 1e9:.2g} GB, more than "
+        f"memory_limit = {settings.memory_limit / 1e9:.2g} GB"
+    )
+
+
 def intervals_of(
     values: Mapping[str, float | None], without: Mapping[str, Sequence[float | None]], level: float
 ) -> dict[str, tuple[float, float]]:
@@ -209,24 +319,16 @@ def intervals_of(
     return result
 
 
-def check_level(level: object, groups: object) -> None:
-    """Raise unless ``level`` is ``None`` or lies between 0 and 1, and ``groups`` is at least 2."""
-    if level is not None:
-        real("intervals", level, above=0.0, below=1.0)
-    integer("groups", groups, minimum=2)
-
-
 def with_intervals(
     report: CollapseReport,
     source: Source,
     labels: Int[Tensor, " N"],
     geometry: Geometry,
-    level: float,
-    groups: int,
-    memory_limit: int,
-    global_mean: str,
+    settings: Settings,
 ) -> CollapseReport:
     """The report with intervals, from another look at its samples."""
+    level, groups, memory_limit = settings.intervals, settings.groups, settings.memory_limit
+    assert level is not None
     scatter = any(
         METRICS[name].needs & {"projection", "scatter"} for name, value in report.values.items() if value is not None
     )
@@ -234,10 +336,7 @@ def with_intervals(
     notes = report.notes
     if scatter and size > memory_limit:
         scatter = False
-        notes += (
-            f"no intervals of nc1: the scatter matrices of {groups} groups take {size / 1e9:.2g} GB, more than "
-            f"memory_limit = {memory_limit / 1e9:.2g} GB",
-        )
+        notes += (_no_room(settings, size),)
     grouped = GroupedStatistics(
         geometry.num_classes, source.dim, groups=groups, passes=1 if scatter else 2, ignore_label=None
     )
@@ -248,7 +347,7 @@ def with_intervals(
         level,
         geometry.weight,
         geometry.bias,
-        global_mean=global_mean,
+        global_mean=settings.global_mean,
         out_of_distribution_mean=geometry.out_of_distribution_mean,
     )
     asked = {

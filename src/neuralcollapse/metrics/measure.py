@@ -1,18 +1,20 @@
 """``measure``: every metric of features in memory, or in a file that is larger than memory."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from .._support.checks import integer
-from .accumulators.passes import class_means, class_ranks, look_again, one_pass
+from .accumulators.passes import class_means as means_of_classes
+from .accumulators.passes import class_ranks, look_again, one_pass
 from .accumulators.ranks import gram_bytes
 from .accumulators.second_pass import Task
-from .definitions._geometry import SampleResults, geometry_of
-from .definitions._registry import select
+from .accumulators.statistics import ClassStatistics
+from .definitions._geometry import Geometry, SampleResults, geometry_of
+from .definitions.nc5_ood import nc5_ood as nc5_of_geometry
 from .inputs import (
     IGNORED,
+    Array,
+    Labels,
     Source,
     as_classifier,
     as_labels,
@@ -22,37 +24,35 @@ from .inputs import (
     nonfinite_error,
     select_rows,
 )
-from .intervals import check_level, with_intervals
-from .needs import needs_again, needs_of
+from .intervals import with_intervals
 from .precision import as_precision
 from .report.report import CollapseReport
 from .selection import Selection
+from .settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 
-__all__ = ["MEMORY_LIMIT", "choose_passes", "mean_of", "measure"]
-
-MEMORY_LIMIT = 1 << 30
+__all__ = ["class_means", "mean_of", "measure", "nc5_ood", "report_on"]
 
 
 @torch.no_grad()
 def measure(
-    features: Any,
-    labels: Any,
-    weight: Any = None,
-    bias: Any = None,
+    features: Array,
+    labels: Labels,
+    weight: Array | None = None,
+    bias: Array | None = None,
     *,
-    num_classes: Any = None,
-    metrics: Any = "core",
-    passes: Any = None,
-    global_mean: Any = "samples",
-    present_only: Any = False,
-    min_samples: Any = 1,
-    ignore_label: Any = IGNORED,
-    out_of_distribution: Any = None,
-    memory_limit: Any = MEMORY_LIMIT,
+    num_classes: int | None = None,
+    metrics: Metrics = "core",
+    passes: int | None = None,
+    global_mean: GlobalMean = "samples",
+    present_only: bool = False,
+    min_samples: int = 1,
+    ignore_label: int | None = IGNORED,
+    out_of_distribution: Array | None = None,
+    memory_limit: int = MEMORY_LIMIT,
     precision: torch.dtype | None = None,
     intervals: float | None = None,
     groups: int = 20,
-    decision_rows: Any = None,
+    decision_rows: int | None = None,
 ) -> CollapseReport:
     """Measure neural collapse of ``features`` (N, d) with ``labels`` (N,), and of a classifier on them.
 
@@ -87,14 +87,36 @@ def measure(
 
     """
     source = as_source("features", features)
-    rounded = as_precision(precision, source.dtype)
     targets = as_labels(labels, source.rows)
-    if ignore_label is not None:
-        integer("ignore_label", ignore_label)
-    limit = integer("memory_limit", memory_limit, minimum=0)
-    check_level(intervals, groups)
+    settings = Settings(
+        metrics,
+        passes,
+        global_mean,
+        ignore_label,
+        memory_limit,
+        Selection(present_only, min_samples),
+        intervals,
+        groups,
+        precision,
+        decision_rows,
+    )
+    other = None if out_of_distribution is None else mean_of(out_of_distribution, source.dim)
+    return report_on(source, targets, weight, bias, settings, num_classes, other)
+
+
+def report_on(
+    source: Source,
+    targets: Tensor,
+    weight: object,
+    bias: object,
+    settings: Settings,
+    num_classes: int | None = None,
+    other: Tensor | None = None,
+) -> CollapseReport:
+    """:func:`measure` of rows that can be read again, with an integer label each; ``other`` is a mean of other data."""
+    limit, ignore_label, selection = settings.memory_limit, settings.ignore_label, settings.selection
     matrix, vector = as_classifier(weight, bias, None, source.dim)
-    selection, numbers, notes = Selection(present_only, min_samples), None, ()
+    numbers, notes = None, ()
     if selection == Selection():
         classes = class_count(num_classes, targets, matrix, ignore_label)
     else:
@@ -106,32 +128,28 @@ def measure(
     if matrix is not None and matrix.shape[0] != classes:
         raise ValueError(f"weight must have {classes} rows, one per class, got {matrix.shape[0]}")
     source, targets = select_rows(source, targets, classes, ignore_label)
-    chosen = select(metrics)
-    needs = needs_of(chosen)
     targets = targets.to(source.device)
-    other = None if out_of_distribution is None else mean_of(out_of_distribution, source.dim)
+    rounded = as_precision(settings.precision, source.dtype)
 
     double = source.dtype == torch.float64
-    number, missing = choose_passes(passes, needs, classes, source.dim, limit, double)
-    if (number == 1 and double) or passes == 1:
-        statistics = one_pass(source, targets, classes, 1, rounded)
-    elif double:
-        statistics = one_pass(source, targets, classes, 2, rounded)
+    number, missing = settings.first_look(classes, source.dim, "cheap" if double else "free", torch.get_num_threads())
+    exact = double or settings.passes == 1
+    if exact:
+        statistics = one_pass(source, targets, classes, number, rounded)
     else:
-        statistics = class_means(source, targets, classes, rounded)
-    exact = double or passes == 1
-    again = needs_again(needs, classifier=matrix is not None, scatter=statistics.passes == 1) - {"ranks"}
+        statistics = means_of_classes(source, targets, classes, rounded)
+    again = settings.again(classifier=matrix is not None, scatter=statistics.passes == 1) - {"ranks"}
     if not exact:
-        again |= needs & {"within", "projection", *({"scatter"} if number == 1 else ())}
+        again |= settings.needs & {"within", "projection", *({"scatter"} if number == 1 else ())}
     geometry = geometry_of(
-        statistics, matrix, vector, SampleResults(), global_mean=global_mean, classes=numbers, notes=notes
+        statistics, matrix, vector, SampleResults(), global_mean=settings.global_mean, classes=numbers, notes=notes
     )
     del statistics, matrix, vector
-    rows = None if decision_rows is None else integer("decision_rows", decision_rows, minimum=1)
-    task = Task(geometry, tuple(metric.name for metric in chosen), again, classes, None, missing, rows)
+    names = tuple(metric.name for metric in settings.chosen)
+    task = Task(geometry, names, again, classes, None, missing, settings.decision_rows)
     second = look_again(source, targets, task)
     ranks = None
-    if "ranks" in needs:
+    if "ranks" in settings.needs:
         # One class at a time: its rows, their centred copy, and two matrices of the smaller side.
         most = geometry.counts.max()
         largest = torch.get_num_threads() * 3 * gram_bytes(most[None], source.dim)
@@ -145,14 +163,14 @@ def measure(
                 f"memory_limit = {limit / 1e9:.2g} GB"
             )
     report = second.report(missing=missing, ranks=ranks, out_of_distribution_mean=other)
-    if intervals is None:
+    if settings.intervals is None:
         return report
     geometry = geometry.with_samples(SampleResults(), geometry.class_variances, other, missing)
-    return with_intervals(report, source, targets, geometry, intervals, groups, limit, global_mean)
+    return with_intervals(report, source, targets, geometry, settings)
 
 
 def _selected(
-    labels: Tensor, weight: Tensor | None, num_classes: Any, ignore_label: int | None, selection: Selection
+    labels: Tensor, weight: Tensor | None, num_classes: int | None, ignore_label: int | None, selection: Selection
 ) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
     """The classes to measure, the labels numbered anew over those, the rows they stand at, and notes."""
     bound = weight.shape[0] if weight is not None and num_classes is None else num_classes
@@ -174,31 +192,6 @@ def _selected(
     return present[kept], place[numbers][inside], rows[inside], () if note is None else (note,)
 
 
-def choose_passes(
-    passes: object, needs: frozenset[str], num_classes: int, dim: int, memory_limit: int, double: bool
-) -> tuple[int, dict[str, str]]:
-    """The way to nc1 (1 or 2 passes) and the reasons for what it leaves out.
-
-    Two passes multiply N d min(K-1, d) times in the features' precision, one pass N d^2 / 2 times in float64:
-    one pass pays only for features that are ``double`` themselves, with many classes.
-    """
-    missing: dict[str, str] = {}
-    size = 8 * dim * dim * (torch.get_num_threads() + 1)
-    if passes is not None:
-        number = integer("passes", passes, minimum=1, maximum=2)
-    elif size > memory_limit:
-        number = 2
-        missing["scatter"] = (
-            f"the {dim} x {dim} scatter matrix takes {size / 1e9:.2g} GB, more than memory_limit = "
-            f"{memory_limit / 1e9:.2g} GB"
-        )
-    elif "scatter" in needs:
-        number = 1
-    else:
-        number = 1 if double and "projection" in needs and 2 * min(num_classes - 1, dim) >= dim else 2
-    return number, missing
-
-
 def mean_of(features: object, dim: int) -> Tensor:
     """The float64 mean of out-of-distribution features (M, d)."""
     source: Source = as_source("out_of_distribution", features)
@@ -213,3 +206,57 @@ def mean_of(features: object, dim: int) -> Tensor:
     if not bool(torch.isfinite(total).all()):
         raise ValueError(str(nonfinite_error(source)).replace("features", "out_of_distribution", 1))
     return total / source.rows
+
+
+def class_means(
+    features: Array, labels: Labels, num_classes: int | None = None, *, ignore_label: int | None = IGNORED
+) -> Tensor:
+    """The mean of each class, (K, d) in float64; every class needs at least one sample.
+
+    >>> class_means(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]))
+    tensor([[2.],
+            [5.]], dtype=torch.float64)
+    """
+    source = as_source("features", features)
+    targets = as_labels(labels, source.rows)
+    classes = class_count(num_classes, targets, None, ignore_label)
+    source, targets = select_rows(source, targets, classes, ignore_label)
+    statistics = one_pass(source, targets, classes, 2, source.dtype)
+    absent = (statistics.counts == 0).nonzero()
+    if absent.shape[0]:
+        raise ValueError(f"class {int(absent[0])} of {classes} has no samples, so it has no mean")
+    return statistics.means
+
+
+def nc5_ood(means: Array | ClassStatistics, out_of_distribution: Array) -> float:
+    """Mean over classes of |cos(m_k, m_OOD)|, the NC5 of Ben Ammar et al. (2024): 0 when orthogonal.
+
+    Args:
+        means: class means (K, d), or the statistics of the in-distribution features.
+        out_of_distribution: features (M, d) of other data.
+
+    """
+    if isinstance(means, ClassStatistics):
+        if bool((means.counts == 0).any()):
+            raise ValueError("every class needs samples for nc5_ood")
+        matrix = means.means.to("cpu")
+    else:
+        source = as_source("means", means)
+        matrix = source.slice(0, source.rows).to(torch.float64)
+        if matrix.shape[0] == 0 or not bool(torch.isfinite(matrix).all()):
+            raise ValueError("means must be finite, with a row for each class")
+    other = mean_of(out_of_distribution, matrix.shape[1])
+    classes = matrix.shape[0]
+    return nc5_of_geometry(
+        Geometry(
+            torch.ones(classes, dtype=torch.int64),
+            matrix,
+            torch.zeros(matrix.shape[1], dtype=torch.float64),
+            torch.zeros(classes, dtype=torch.float64),
+            None,
+            None,
+            None,
+            SampleResults(),
+            other,
+        )
+    )

@@ -1,7 +1,8 @@
 """From batches that pass through a model to a report: what ``measure_model``, the callbacks and training feed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,17 +11,18 @@ from torch import Tensor, nn
 from .._support.checks import integer
 from .hooks.align import SHIFTED, align, is_causal, shifts_labels
 from .hooks.heads import Classifier
+from .hooks.layers import LayerRows, LayersWatch
+from .hooks.run import Run
 from .hooks.targets import Ignored, Targets, ignored_labels
 from .hooks.watch import HeadWatch
 from .inputs import IGNORED
-from .measure import MEMORY_LIMIT
 from .processes import Shares, Team
-from .recorder import Recorder, Settings
+from .recorder import Recorder
 from .report.report import CollapseReport
 from .selection import Selection
-from .shared_recorder import SharedRecorder
+from .settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 
-__all__ = ["Head", "Measurement", "Options"]
+__all__ = ["Head", "LayersMeasurement", "Measurement", "Options"]
 
 ONE_OUTPUT = "the head has one output z: measured as two classes with logits -z/2 and z/2"
 ITSELF = "the model itself"
@@ -37,30 +39,42 @@ class Options:
     layer: str | None = None
     num_classes: int | None = None
     class_names: Sequence[str] | None = None
-    metrics: str | Sequence[str] | None = None
+    metrics: Metrics = None
     passes: int | None = None
-    global_mean: str = "samples"
+    global_mean: GlobalMean = "samples"
     ignore_label: Ignored = IGNORED
     present_only: bool = False
     min_samples: int = 1
     memory_limit: int = MEMORY_LIMIT
+    precision: torch.dtype | None = None
+    intervals: float | None = None
+    groups: int = 20
 
     def __post_init__(self) -> None:
-        integer("memory_limit", self.memory_limit, minimum=0)
         if self.num_classes is not None:
             integer("num_classes", self.num_classes, minimum=2)
-        self.settings()
+        _ = self.settings
 
     def targets(self) -> Targets:
         """A reader of labels."""
         return Targets(ignored_labels(self.ignore_label), self.class_names)
 
+    @cached_property
     def settings(self) -> Settings:
         """What the recorder of features takes."""
         targets = self.targets()
         mark = targets.mark if targets.ignored else None
-        selection = Selection(self.present_only, self.min_samples)
-        return Settings(self.metrics, self.passes, self.global_mean, mark, self.memory_limit, selection)
+        return Settings(
+            self.metrics,
+            self.passes,
+            self.global_mean,
+            mark,
+            self.memory_limit,
+            Selection(self.present_only, self.min_samples),
+            self.intervals,
+            self.groups,
+            self.precision,
+        )
 
     def named(self, report: CollapseReport) -> CollapseReport:
         """The report with the classes' names, where there are any."""
@@ -99,12 +113,12 @@ class Measurement:
         repeatable: bool = False,
     ):
         self._options = options
-        self._model, self._settings, self._targets = model, options.settings(), options.targets()
+        self._model, self._settings, self._targets = model, options.settings, options.targets()
         self._num_classes, self._custom, self._repeatable = options.num_classes, custom, repeatable
         self._team = team or Team()
         self._shares = shares if self._team.together else None
         self._watch = HeadWatch(model, options.layer, options.num_classes)
-        self._recorder: Recorder | SharedRecorder | None = None
+        self._recorder: Recorder | None = None
         self._head: Head | None = None
         self._shift: bool | None = None
         self.precision = torch.float64
@@ -217,13 +231,103 @@ class Measurement:
             self.notes[ONE_OUTPUT] = None
             weight = torch.cat([-weight / 2, weight / 2])
             bias = None if bias is None else torch.cat([-bias / 2, bias / 2])
-        weight = None if weight is None else weight.detach().to("cpu", copy=True)
-        return Head(classifier.name, weight, None if bias is None else bias.detach().to("cpu", copy=True), dim)
+        weight = None if weight is None else weight.detach().to("cpu")
+        return Head(classifier.name, weight, None if bias is None else bias.detach().to("cpu"), dim)
 
     def _meet(self, head: Head) -> None:
         self._head = head
-        arguments = (self._settings, self._num_classes, head.weight, head.bias)
-        if self._team.together:
-            self._recorder = SharedRecorder(*arguments, dim=head.dim, team=self._team, repeatable=self._repeatable)
-        else:
-            self._recorder = Recorder(*arguments)
+        self._recorder = Recorder(
+            self._settings,
+            self._num_classes,
+            head.weight,
+            head.bias,
+            dim=head.dim,
+            team=self._team,
+            repeatable=self._repeatable,
+        )
+
+
+class LayersMeasurement:
+    """The outputs of several layers of a model, watched from the first batch to a report on each.
+
+    Called as a :class:`Measurement` is.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Mapping[str, nn.Module],
+        pool: str,
+        options: Options,
+        team: Team,
+        shares: Shares,
+        run: Run,
+    ):
+        self._model, self._options, self._team, self._run = model, options, team, run
+        self._shares = shares if team.together else None
+        self._targets = options.targets()
+        self._rows = LayerRows(self._targets, pool, options.num_classes)
+        self._watch = LayersWatch(model, layers)
+        self._layers = tuple(layers)
+        self._recorders: dict[str, Recorder] = {}
+        self._repeated: list[str] = []
+
+    def start(self) -> None:
+        """A forward pass begins."""
+        self._watch.start()
+
+    def remove(self) -> None:
+        """Take all hooks away."""
+        self._watch.remove()
+
+    def take(self, labels: Any, again: Again) -> None:
+        """Take the batch that has just passed; ``again`` runs it once more."""
+        caught = {name: self._watch.features(name) for name in self._layers}
+        if not self._recorders and not self._run.reader.custom:
+            self._rows.look(self._model, labels, again, caught)
+        own = self._own(labels)
+        for name, tensor in caught.items():
+            features, targets = self._rows.of(tensor, labels, name, own)
+            if name not in self._recorders:
+                self._meet(name, features.shape[1])
+            self._recorders[name].add(features, targets, self._watch.precision(name))
+
+    def take_again(self, labels: Any) -> None:
+        """Take a batch of the second run."""
+        own = self._own(labels)
+        for name in self._repeated:
+            self._recorders[name].add_again(*self._rows.of(self._watch.features(name), labels, name, own))
+
+    def finish(self) -> bool:
+        """End the first run; whether this process is to run the same batches again."""
+        widths = self._team.gather({name: recorder.dim for name, recorder in self._recorders.items()})
+        known = next((found for found in widths if found), None)
+        if known is None:
+            raise ValueError("loader holds no batches")
+        for name in self._layers:
+            if name not in self._recorders:
+                self._meet(name, known[name])
+        if self._shares is not None:
+            self._shares.restart()
+        self._repeated = [name for name in self._layers if self._recorders[name].finish_first_pass()]
+        return bool(self._repeated)
+
+    def reports(self) -> dict[str, CollapseReport]:
+        """The reports by layer."""
+        found = {}
+        for name in self._layers:
+            report = self._options.named(self._recorders[name].report())
+            notes = [*report.notes, *self._targets.notes, *self._rows.notes]
+            notes += [] if self._team.note is None else [self._team.note]
+            found[name] = replace(report, layer=name, notes=tuple(dict.fromkeys(notes)))
+        return found
+
+    def _own(self, labels: Any) -> Tensor | None:
+        raw = self._targets.tensor(labels)
+        return None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
+
+    def _meet(self, name: str, dim: int) -> None:
+        options = self._options
+        self._recorders[name] = Recorder(
+            options.settings, options.num_classes, dim=dim, team=self._team, repeatable=self._run.repeatable
+        )

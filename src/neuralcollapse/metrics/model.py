@@ -7,27 +7,39 @@ second run is made only for metrics that need one.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed import ProcessGroup
 
 from .._support.checks import integer
-from .hooks.align import SHIFTED, shifts_labels
 from .hooks.batches import BatchReader, Forward, LabelsOf
 from .hooks.heads import module_of, unwrapped
-from .hooks.layers import LayersWatch
 from .hooks.run import Run, check_model
-from .hooks.targets import Ignored, Targets
+from .hooks.targets import Ignored
 from .inputs import IGNORED
-from .measure import MEMORY_LIMIT
-from .measurement import Measurement, Options
+from .measurement import LayersMeasurement, Measurement, Options
 from .processes import Shares, team_of
-from .recorder import Recorder
 from .report.report import CollapseReport
+from .settings import MEMORY_LIMIT, GlobalMean, Metrics
 
 __all__ = ["look_at", "measure_layers", "measure_model"]
+
+
+class LayerOptions(TypedDict, total=False):
+    """What :func:`measure_layers` takes besides, as :func:`measure_model` does."""
+
+    class_names: Sequence[str] | None
+    metrics: Metrics
+    passes: int | None
+    global_mean: GlobalMean
+    present_only: bool
+    min_samples: int
+    ignore_label: Ignored
+    precision: torch.dtype | None
+    intervals: float | None
+    groups: int
 
 
 def measure_model(
@@ -39,15 +51,18 @@ def measure_model(
     forward: Forward | None = None,
     labels: LabelsOf | None = None,
     class_names: Sequence[str] | None = None,
-    metrics: str | Sequence[str] | None = None,
+    metrics: Metrics = None,
     passes: int | None = None,
-    global_mean: str = "samples",
+    global_mean: GlobalMean = "samples",
     present_only: bool = False,
     min_samples: int = 1,
     ignore_label: Ignored = IGNORED,
     max_batches: int | None = None,
     reduce: bool | ProcessGroup | None = None,
     memory_limit: int = MEMORY_LIMIT,
+    precision: torch.dtype | None = None,
+    intervals: float | None = None,
+    groups: int = 20,
     progress: bool = False,
 ) -> CollapseReport:
     """Measure neural collapse of ``model`` on the batches of ``loader``.
@@ -79,6 +94,10 @@ def measure_model(
             default where the loader's sampler gives each process a share of its own.
         memory_limit: bytes of features to keep. Within it the model runs over the loader once; beyond it twice, if
             ``metrics`` need that.
+        precision: the dtype whose rounding the features carry, where that is coarser than every dtype that the model's
+            layers pass on (see :func:`measure`); those, and autocast, are seen.
+        intervals: the level of confidence intervals, such as 0.95, see :func:`measure`.
+        groups: groups of their jackknife.
         progress: show a progress bar.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
@@ -104,6 +123,9 @@ def measure_model(
             present_only=present_only,
             min_samples=min_samples,
             memory_limit=memory_limit,
+            precision=precision,
+            intervals=intervals,
+            groups=groups,
         ),
         max_batches=max_batches,
         reduce=reduce,
@@ -147,26 +169,24 @@ def measure_layers(
     pool: str = "flatten",
     forward: Forward | None = None,
     labels: LabelsOf | None = None,
-    class_names: Sequence[str] | None = None,
-    metrics: str | Sequence[str] | None = None,
-    passes: int | None = None,
-    global_mean: str = "samples",
-    present_only: bool = False,
-    min_samples: int = 1,
-    ignore_label: Ignored = IGNORED,
     max_batches: int | None = None,
+    reduce: bool | ProcessGroup | None = None,
     memory_limit: int = MEMORY_LIMIT,
     progress: bool = False,
+    **options: Unpack[LayerOptions],
 ) -> dict[str, CollapseReport]:
     """Measure the outputs of several layers in the same run: reports by layer name.
 
     ``layers`` are names of modules as in ``model.named_modules()``, by default the model's children. ``pool``
     says what becomes of an output with positions (of a convolution, or the tokens of a sequence): ``"flatten"``
     keeps every entry, ``"average"`` averages over the positions, never over channels; outputs whose labels have
-    one entry a position are not pooled. The other arguments are those of :func:`measure_model`; ``memory_limit``
-    is shared by the layers.
+    one entry a position are not pooled. The other arguments are those of :func:`measure_model` (all but ``layer``);
+    ``memory_limit`` is shared by the layers, and over several processes (``reduce``) ``num_classes`` must be given.
     """
     check_model(model)
+    unknown = set(options) - LayerOptions.__optional_keys__
+    if unknown:
+        raise TypeError(f"measure_layers() got an unexpected keyword argument {sorted(unknown)[0]!r}")
     if pool not in ("flatten", "average"):
         raise ValueError(f"pool must be 'flatten' or 'average', got {pool!r}")
     inner = unwrapped(model)
@@ -176,78 +196,18 @@ def measure_layers(
         raise ValueError(f"layers must be a list of names of the model's layers, got {layers!r}")
     modules = {name: module_of(inner, name) for name in layers}
     share = integer("memory_limit", memory_limit, minimum=0) // len(modules)
-    options = Options(
-        num_classes=num_classes,
-        class_names=class_names,
-        metrics=metrics,
-        passes=passes,
-        global_mean=global_mean,
-        ignore_label=ignore_label,
-        present_only=present_only,
-        min_samples=min_samples,
-        memory_limit=share,
-    )
-    settings, targets = options.settings(), options.targets()
+    chosen = Options(num_classes=num_classes, memory_limit=share, **options)
     run = Run(model, loader, BatchReader(forward, labels), max_batches=max_batches, progress=progress)
-    watch = LayersWatch(inner, modules)
-    recorders = {name: Recorder(settings, num_classes, None, None) for name in modules}
-    rows = _Rows(targets, pool, num_classes)
-    with run.looking(watch.remove):
-        seen = False
-        for found, again in run.batches(watch.start):
-            caught = {name: watch.features(name) for name in modules}
-            if not seen and not run.reader.custom:
-                rows.look(inner, found, again, caught)
-            seen = True
-            for name, recorder in recorders.items():
-                recorder.add(*rows.of(caught[name], found, name), watch.precision(name))
-        if not seen:
-            raise ValueError("loader holds no batches")
-        repeated = [name for name, recorder in recorders.items() if recorder.finish_first_pass()]
-        if repeated and run.repeatable:
-            for found, _ in run.batches(watch.start):
-                for name in repeated:
-                    recorders[name].add_again(*rows.of(watch.features(name), found, name))
-    notes = (*targets.notes, *rows.notes, *run.reader.notes, *run.notes)
-    team = team_of(False, None)
-    reports = {name: options.named(recorder.report()) for name, recorder in recorders.items()}
-    extra = notes if team.note is None else (*notes, team.note)
-    return {name: replace(report, layer=name, notes=(*report.notes, *extra)) for name, report in reports.items()}
-
-
-class _Rows:
-    """Features (n, d) and labels (n,) of a layer's output with channels last."""
-
-    def __init__(self, targets: Targets, pool: str, num_classes: int | None):
-        self._targets, self._pool, self._num_classes = targets, pool, num_classes
-        self._shift = False
-        self.notes: list[str] = []
-
-    def look(self, model: nn.Module, labels: Any, again: Any, caught: dict[str, Tensor]) -> None:
-        """In the first batch: whether the model's loss shifts the labels."""
-        raw = self._targets.tensor(labels)
-        tokens = raw.ndim == 2 and raw.shape[1] > 1 and any(x.shape[:-1] == raw.shape for x in caught.values())
-        if tokens and not raw.is_floating_point() and shifts_labels(model, again, raw, self._targets.ignored):
-            self._shift = True
-            self.notes.append(SHIFTED)
-
-    def of(self, features: Tensor, labels: Any, name: str) -> tuple[Tensor, Tensor]:
-        """The rows of one batch."""
-        raw = self._targets.tensor(labels)
-        if raw.ndim == 2 and raw.shape[1] == 1:
-            raw = raw.squeeze(1)
-        soft = raw.is_floating_point() and raw.ndim == 2 and raw.shape[0] == features.shape[0]
-        raw = self._targets.integers(raw, raw.shape[:1] if soft else raw.shape, raw.shape[-1] if soft else None)
-        if features.ndim > 2 and raw.ndim == 1:
-            positions = features.flatten(1, -2)
-            features = positions.mean(1) if self._pool == "average" else features.flatten(1)
-        if features.shape[:-1] != raw.shape:
-            raise ValueError(
-                f"the output of layer {name!r} has shape {tuple(features.shape)} with its channels last, "
-                f"the labels {tuple(raw.shape)}: they must agree in all but the last dimension; "
-                "forward= may return labels to suit"
-            )
-        if self._shift:
-            features, raw = features[:, :-1], raw[:, 1:]
-        flat = self._targets.checked(raw.reshape(-1), self._num_classes)
-        return features.reshape(-1, features.shape[-1]), flat
+    team, shares = team_of(reduce, run.loader), Shares(run.loader)
+    measurement = LayersMeasurement(inner, modules, pool, chosen, team, shares, run)
+    with run.looking(measurement.remove):
+        with team.failing_together():
+            for found, again in run.batches(measurement.start):
+                measurement.take(found, again)
+        again_here = measurement.finish() and run.repeatable
+        with team.failing_together():
+            for found, _ in run.batches(measurement.start) if again_here else ():
+                measurement.take_again(found)
+    notes = (*run.reader.notes, *run.notes)
+    reports = measurement.reports()
+    return {name: replace(report, notes=(*report.notes, *notes)) for name, report in reports.items()}

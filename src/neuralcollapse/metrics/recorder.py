@@ -1,146 +1,181 @@
-"""Features of one layer while a model runs: kept where they are while they fit, else streamed into statistics."""
+"""Features as they come, of one process or several: kept where they are while they fit, else streamed into statistics.
 
-from dataclasses import dataclass, field
-from typing import Any
+Everything that measures while something runs (a model, a training run, a callback) feeds a :class:`Recorder`.
+"""
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from .._support.checks import integer
-from .accumulators.second_pass import SecondPass
 from .accumulators.statistics import ClassStatistics
-from .definitions._registry import select
-from .inputs import as_labels, as_source, check_labels
-from .measure import choose_passes, measure
-from .needs import needs_again, needs_of
-from .precision import as_precision, digits_of
+from .inputs import Labels, Source, as_labels, as_source
+from .intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from
+from .measure import report_on
+from .precision import as_precision, coarser
+from .processes import Team
 from .report.report import CollapseReport, build_report
-from .selection import Selection
+from .settings import Settings
 
-__all__ = ["Recorder", "Settings"]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to measure, as in :func:`measure`."""
-
-    metrics: Any
-    passes: Any
-    global_mean: Any
-    ignore_label: Any
-    memory_limit: int
-    selection: Selection = field(default_factory=Selection)
-
-    def __post_init__(self) -> None:
-        select(self.metrics)
-        if self.passes is not None:
-            integer("passes", self.passes, minimum=1, maximum=2)
-        if self.ignore_label is not None:
-            integer("ignore_label", self.ignore_label)
-        if self.global_mean not in ("samples", "classes"):
-            raise ValueError(f"global_mean must be 'samples' or 'classes', got {self.global_mean!r}")
+__all__ = ["Recorder"]
 
 
 class Recorder:
-    """One layer's features, from the first batch to the report."""
+    """The features of one layer, from the first batch to the report.
 
-    def __init__(self, settings: Settings, num_classes: int | None, weight: Tensor | None, bias: Tensor | None):
+    Of several processes (``team``) each streams its own, the sums meet, and all have one report; every process makes
+    the same calls in the end. ``dim`` is then given, since a process may have no samples. ``repeatable`` says whether
+    the data can be run over again.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        num_classes: int | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        *,
+        dim: int | None = None,
+        team: Team | None = None,
+        repeatable: bool = False,
+    ):
         if num_classes is not None and weight is not None and weight.shape[0] != num_classes:
             raise ValueError(
                 f"num_classes = {num_classes}, but the classifier has {weight.shape[0]} outputs; "
                 "name another with layer="
             )
-        self._settings = settings
+        self._settings, self._team, self._repeatable = settings, team or Team(), repeatable
         self._classes = num_classes if weight is None else weight.shape[0]
-        self._weight = None if weight is None else weight.to("cpu", copy=True)
-        self._bias = None if bias is None else bias.to("cpu", copy=True)
-        self._features: list[Tensor] = []
-        self._labels: list[Tensor] = []
+        self._weight = None if weight is None else weight.detach().to("cpu", copy=True)
+        self._bias = None if bias is None else bias.detach().to("cpu", copy=True)
+        self._kept: list[tuple[Tensor, Tensor]] | None = []
         self._bytes = 0
-        self._precision = torch.float64
-        self._statistics: ClassStatistics | None = None
+        self._precision = as_precision(settings.precision, torch.float64)
+        self._statistics: ClassStatistics | GroupedStatistics | None = None
         self._missing: dict[str, str] = {}
-        self._second: SecondPass | None = None
+        self._notes: tuple[str, ...] = ()
+        self._total: ClassStatistics | None = None
+        self._second: GroupedSecondPass | None = None
         self._seen_again = False
+        self._dim = dim
+        if self._team.together:
+            assert dim is not None
+            self._start_statistics(dim)
 
-    def add(self, features: Tensor, labels: Any, precision: torch.dtype | None = None) -> None:
+    @property
+    def dim(self) -> int | None:
+        """The number of dimensions, where it was given."""
+        return self._dim
+
+    # the first run ------------------------------------------------------------------------------------------
+
+    def add(self, features: Tensor, labels: Labels, precision: torch.dtype | None = None) -> None:
         """Take a batch in the first run; ``precision`` as in :meth:`ClassStatistics.update`."""
         source = as_source("features", features)
         targets = as_labels(labels, source.rows)
-        if self._classes is not None:
-            check_labels(targets, self._classes, self._settings.ignore_label)
+        self._precision = coarser(self._precision, precision, source.dtype)
         if self._statistics is not None:
-            self._statistics.update(features, targets, precision=precision)
+            self._statistics.update(source, targets, precision=self._precision)
+        if self._kept is None:
             return
-        self._precision = min(as_precision(precision, source.dtype), self._precision, key=digits_of)
+        if self._kept and self._kept[0][0].shape[1] != source.dim:
+            raise ValueError(f"features must have {self._kept[0][0].shape[1]} columns, got {source.dim}")
         if self._settings.ignore_label is not None:
-            kept = targets != self._settings.ignore_label
-            if not bool(kept.all()):
-                features, targets = features[kept.to(features.device)], targets[kept]
-        if self._features and self._features[0].shape[1] != features.shape[1]:
-            raise ValueError(f"features must have {self._features[0].shape[1]} columns, got {features.shape[1]}")
+            rows = targets != self._settings.ignore_label
+            if not bool(rows.all()):
+                features, targets = features[rows.to(features.device)], targets[rows]
         # Where they are: a copy, because a hook's tensor may be written to by what follows.
-        self._features.append(features.detach().clone())
-        self._labels.append(targets.clone())
-        self._bytes += self._features[-1].nbytes
+        self._kept.append((features.detach().clone(), targets.clone()))
+        self._bytes += self._kept[-1][0].nbytes
         if self._bytes > _room(features.device, self._settings.memory_limit):
             self._stream()
 
     def _stream(self) -> None:
         """From now on, statistics instead of features."""
-        settings, dim = self._settings, self._features[0].shape[1]
-        if self._classes is None:
-            raise ValueError("num_classes must be given for features beyond memory_limit without a classifier")
-        needs = needs_of(select(settings.metrics))
-        # One pass wherever its matrix fits: running the model again costs more than the larger products.
-        wanted = needs | {"scatter"} if "projection" in needs else needs
-        number, self._missing = choose_passes(settings.passes, wanted, self._classes, dim, settings.memory_limit, True)
-        if not needs & {"projection", "scatter"}:
-            number = 2
-        self._statistics = ClassStatistics(self._classes, dim, passes=number, ignore_label=settings.ignore_label)
-        for features, labels in zip(self._features, self._labels, strict=True):
+        kept, self._kept = self._kept or [], None
+        if self._statistics is not None:
+            return
+        self._start_statistics(kept[0][0].shape[1])
+        assert self._statistics is not None
+        for features, labels in kept:
             self._statistics.update(features, labels, precision=self._precision)
-        self._features, self._labels = [], []
+
+    def _start_statistics(self, dim: int) -> None:
+        if self._classes is None:
+            why = "over several processes" if self._team.together else "beyond memory_limit"
+            raise ValueError(f"num_classes must be given to measure features without a classifier {why}")
+        # One pass wherever its matrix fits, unless all processes can look again.
+        again = "free" if self._team.together and self._repeatable else "dear"
+        passes, self._missing = self._settings.first_look(self._classes, dim, again)
+        self._statistics, self._notes = first_statistics(self._settings, self._classes, dim, passes)
+
+    # the second run -----------------------------------------------------------------------------------------
 
     def finish_first_pass(self) -> bool:
-        """Whether a second run over the data is needed for the chosen metrics."""
-        if self._statistics is None or self._statistics.total == 0:
+        """End the first run, with the other processes; whether this one is to run over the same data again."""
+        if self._statistics is None:
             return False
-        kept = self._settings.selection.kept(self._statistics.counts)
-        whole = kept is None or int(self._statistics.counts[kept].sum()) == self._statistics.total
-        again = needs_again(
-            needs_of(select(self._settings.metrics)),
-            classifier=self._weight is not None,
-            scatter=self._statistics.passes == 1 and whole,
-        )
-        if not again:
+        if self._team.together:
+            self._statistics.all_reduce(self._team.group)
+        total = self._statistics
+        self._total = total = total.total if isinstance(total, GroupedStatistics) else total
+        if total.total == 0:
+            if self._team.together:
+                raise ValueError("loader holds no samples to measure")
             return False
-        self._second = self._statistics.second_pass(
+        if self._team.together and not all(self._team.gather(self._kept is not None or self._repeatable)):
+            return False
+        settings, counts = self._settings, total.counts
+        kept = settings.selection.kept(counts)
+        whole = kept is None or int(counts[kept].sum()) == total.total
+        if not settings.again(classifier=self._weight is not None, scatter=total.passes == 1 and whole):
+            return False
+        second = total.second_pass(
             self._weight,
             self._bias,
-            metrics=self._settings.metrics,
-            global_mean=self._settings.global_mean,
-            memory_limit=self._settings.memory_limit,
-            present_only=self._settings.selection.present_only,
-            min_samples=self._settings.selection.min_samples,
+            metrics=settings.metrics,
+            global_mean=settings.global_mean,
+            memory_limit=settings.memory_limit,
+            present_only=settings.selection.present_only,
+            min_samples=settings.selection.min_samples,
+            decision_rows=settings.decision_rows,
         )
-        return True
+        self._second = GroupedSecondPass(second, None if settings.intervals is None else settings.groups)
+        if self._kept is None:
+            return True
+        for features, labels in self._kept:
+            self._second.update(features, labels)
+        self._seen_again = True
+        return False
 
-    def add_again(self, features: Tensor, labels: Any) -> None:
+    def add_again(self, features: Tensor, labels: Labels) -> None:
         """Take the same samples in the second run."""
         assert self._second is not None
         self._second.update(features, labels)
         self._seen_again = True
 
+    # the result ---------------------------------------------------------------------------------------------
+
     @torch.no_grad()
     def report(self) -> CollapseReport:
-        """The report, from whatever was collected."""
+        """The report, from whatever was collected, on all processes' samples."""
         settings = self._settings
-        if self._second is not None and self._seen_again:
-            return self._second.report(missing=self._missing)
-        if self._statistics is not None:
-            return build_report(
-                self._statistics,
+        if self._total is None:
+            assert self._kept is not None
+            # What the features took, their Gram matrices may take again.
+            room = max(settings.memory_limit, 1 << 28)
+            source = Source(torch.cat([features for features, _ in self._kept]))
+            labels = torch.cat([labels for _, labels in self._kept])
+            settings = replace(settings, memory_limit=room, precision=self._precision)
+            return report_on(source, labels, self._weight, self._bias, settings, self._classes)
+        second = self._second if self._seen_again or self._team.together else None
+        if second is not None:
+            if self._team.together:
+                second.all_reduce(self._team.group)
+            report = second.parts[0].report(missing=self._missing)
+        else:
+            report = build_report(
+                self._total,
                 self._weight,
                 self._bias,
                 metrics=settings.metrics,
@@ -148,22 +183,8 @@ class Recorder:
                 selection=settings.selection,
                 missing=self._missing,
             )
-        return measure(
-            torch.cat(self._features),
-            torch.cat(self._labels),
-            self._weight,
-            self._bias,
-            num_classes=self._classes,
-            metrics=settings.metrics,
-            passes=settings.passes,
-            global_mean=settings.global_mean,
-            ignore_label=settings.ignore_label,
-            present_only=settings.selection.present_only,
-            min_samples=settings.selection.min_samples,
-            # What the features took, their Gram matrices may take again.
-            memory_limit=max(settings.memory_limit, 1 << 28),
-            precision=self._precision,
-        )
+        report = intervals_from(report, self._statistics, second, self._weight, self._bias, settings)
+        return replace(report, notes=(*report.notes, *self._notes))
 
 
 def _room(device: torch.device, limit: int) -> int:

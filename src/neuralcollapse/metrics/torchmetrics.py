@@ -1,5 +1,6 @@
 """Class statistics as a ``torchmetrics.Metric``."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -8,13 +9,11 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from .accumulators.statistics import ClassStatistics
-from .definitions._registry import METRICS, select
-from .inputs import IGNORED, as_classifier
-from .needs import needs_of
-from .precision import as_precision
+from .inputs import IGNORED, Array, Labels, as_classifier
 from .report.plots import plot_history
 from .report.report import CollapseReport
 from .selection import Selection
+from .settings import GlobalMean, Metrics, Settings
 
 __all__ = ["NeuralCollapse"]
 
@@ -40,26 +39,24 @@ class NeuralCollapse(Metric):
 
     def __init__(
         self,
-        num_classes: Any,
-        dim: Any,
-        metrics: Any = None,
+        num_classes: int,
+        dim: int,
+        metrics: Metrics = None,
         *,
-        ignore_label: Any = IGNORED,
-        global_mean: Any = "samples",
-        present_only: Any = False,
-        min_samples: Any = 1,
+        ignore_label: int | None = IGNORED,
+        global_mean: GlobalMean = "samples",
+        present_only: bool = False,
+        min_samples: int = 1,
         precision: torch.dtype | None = None,
         **options: Any,
     ):
         super().__init__(**options)
         self.num_classes, self.dim, self.ignore_label = num_classes, dim, ignore_label
-        self.global_mean = global_mean
-        as_precision(precision, torch.float64)
-        self.precision = precision
+        self.global_mean, self.precision = global_mean, precision
         self.selection = Selection(present_only, min_samples)
-        self.metrics = tuple(metric.name for metric in select(metrics))
-        needs = needs_of(METRICS[name] for name in self.metrics)
-        self.passes = 1 if needs & {"projection", "scatter"} else 2
+        settings = Settings(metrics, None, global_mean, ignore_label, sys.maxsize, self.selection, precision=precision)
+        self.metrics = tuple(metric.name for metric in settings.chosen)
+        self.passes, _ = settings.first_look(num_classes, dim, "dear")
         self._weight: Tensor | None = None
         self._bias: Tensor | None = None
         empty = ClassStatistics(num_classes, dim, passes=self.passes, ignore_label=ignore_label)
@@ -67,11 +64,11 @@ class NeuralCollapse(Metric):
         for name, tensor in empty.state().items():
             self.add_state(PREFIX + name, tensor, dist_reduce_fx=None)
 
-    def use_classifier(self, weight: Any, bias: Any = None) -> None:
+    def use_classifier(self, weight: Array | None, bias: Array | None = None) -> None:
         """Measure against this classifier, (K, d) and (K,), from now on; ``None`` for none."""
         self._weight, self._bias = as_classifier(weight, bias, self.num_classes, self.dim)
 
-    def update(self, features: Any, labels: Any) -> None:
+    def update(self, features: Array, labels: Labels) -> None:
         """Add a batch: features (B, d) and labels (B,)."""
         self._view().update(features, labels, precision=self.precision)
 

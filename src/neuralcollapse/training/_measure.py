@@ -9,8 +9,8 @@ from .. import losses
 from ..data import Split
 from ..metrics.inputs import NonFiniteError
 from ..metrics.processes import Team as MeasuringTeam
-from ..metrics.recorder import Recorder, Settings
-from ..metrics.shared_recorder import SharedRecorder
+from ..metrics.recorder import Recorder
+from ..metrics.settings import Settings
 from ..models import Classifier
 from ._distributed import Team, gathered
 from ._errors import TrainingStopped
@@ -45,8 +45,6 @@ def measure_split(plan: Plan, model: Classifier, split: Split, team: Team, devic
 def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
     loss_of = losses.get(plan.loss)
     recorder = _recorder(plan, model, team)
-    # Features come in float32, with the digits that the forward passes have.
-    precision = torch.float32 if plan.precision == "float32" else torch.bfloat16
     sums = torch.zeros(3, dtype=torch.float64)
     for features, logits, labels in features_of(plan, model, split, team, device):
         right, count = (logits.argmax(1) == labels).sum(), torch.tensor(len(labels))
@@ -57,7 +55,7 @@ def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: to
             loss = loss_of(logits, labels) * count if len(labels) else torch.zeros(())
         sums += torch.stack([loss.double(), right.double(), count])
         if len(labels):
-            recorder.add(features, labels, precision)
+            recorder.add(features, labels)
     team.sum(sums)
     if recorder.finish_first_pass():
         for features, _, labels in features_of(plan, model, split, team, device):
@@ -68,18 +66,14 @@ def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: to
     return {"loss": loss / count, "accuracy": right / count, **report.values}
 
 
-def _recorder(plan: Plan, model: Classifier, team: Team) -> Recorder | SharedRecorder:
+def _recorder(plan: Plan, model: Classifier, team: Team) -> Recorder:
     """Where features go: the same recorder as :func:`neuralcollapse.measure_model` has."""
-    settings = Settings(plan.metrics, None, "samples", None, MEMORY)
-    weight, bias = model.head.weight.detach(), model.head.bias
-    bias = None if bias is None else bias.detach()
-    if team.size == 1:
-        return Recorder(settings, model.num_classes, weight, bias)
-    together = MeasuringTeam(None, True)
-    return SharedRecorder(
-        settings, model.num_classes, weight.cpu(), None if bias is None else bias.cpu(),
-        dim=model.feature_dim, team=together, repeatable=True,
-    )  # fmt: skip
+    # Features come in float32, with the digits that the forward passes have.
+    precision = torch.float32 if plan.precision == "float32" else torch.bfloat16
+    settings = Settings(plan.metrics, ignore_label=None, memory_limit=MEMORY, precision=precision)
+    together = MeasuringTeam(None, team.size > 1)
+    weight, bias, dim = model.head.weight, model.head.bias, model.feature_dim
+    return Recorder(settings, model.num_classes, weight, bias, dim=dim, team=together, repeatable=True)
 
 
 def features_of(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device):

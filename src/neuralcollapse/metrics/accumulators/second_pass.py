@@ -15,9 +15,9 @@ from ..._support.tensors import read_tensors, write_tensors
 from ..definitions._geometry import Geometry, SampleResults, geometry_of
 from ..definitions._registry import select
 from ..inputs import all_finite, as_classifier, as_labels, as_source, check_labels, nonfinite_error
-from ..needs import needs_again, needs_of
 from ..report.report import CollapseReport, evaluate, select_classes
 from ..selection import Selection
+from ..settings import needs_again, needs_of
 from . import Chunk, Decisions, Look, Margins, Projection, Ranks, Scatter, Spread
 from .moments import chunk_rows
 from .ranks import gram_bytes
@@ -89,6 +89,11 @@ class SecondPass:
         """An empty pass of the same kind, that shares the constants."""
         look = self._ready(device)
         return SecondPass(self._attached(), self._dtype, look)
+
+    @property
+    def task(self) -> Task:
+        """What the look is for."""
+        return self._attached()
 
     def _attached(self) -> Task:
         if self._task is None:

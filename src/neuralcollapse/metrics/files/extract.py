@@ -117,7 +117,7 @@ def _write(
     """The shards that are missing."""
     run = Run(model, _Rest(loader, manifest.batches), reader, progress=progress)
     measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
-    ignored = options.settings().ignore_label
+    ignored = options.settings.ignore_label
     writer = _Writer(manifest, size)
     with run.looking(measurement.remove):
         for found, again in run.batches(measurement.start):

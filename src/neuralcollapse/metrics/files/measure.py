@@ -8,34 +8,28 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..._support.checks import integer
 from ..._support.locks import locked
-from ..._support.processes import worker_pool
 from ..accumulators.second_pass import SecondPass
 from ..accumulators.statistics import ClassStatistics
-from ..definitions._registry import METRICS, select
-from ..inputs import IGNORED, as_classifier, as_source, class_count
-from ..intervals import GroupedStatistics, check_level
-from ..measure import MEMORY_LIMIT, choose_passes, mean_of, measure
-from ..precision import as_precision, coarser
+from ..inputs import IGNORED, Array, as_classifier, as_labels, as_source, class_count
+from ..intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from
+from ..measure import mean_of, report_on
+from ..precision import coarser
 from ..report.report import CollapseReport, build_report
 from ..selection import Selection
-from .arrays import Array
+from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
+from .engines import Engine, Progress, in_order, reported, worker_count
 from .shards import Collection, Shard, collect, encode, find_files, label_names
 
 __all__ = ["measure_files"]
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -45,11 +39,21 @@ class Job:
     num_classes: int
     dim: int
     passes: int
-    groups: int | None
-    names: tuple[str, ...] | None
-    ignore_label: int | None
-    precision: torch.dtype | None
-    threads: int
+    settings: Settings
+    names: tuple[str, ...] | None = None
+    threads: int = 1
+
+    def statistics(self) -> ClassStatistics | GroupedStatistics:
+        """Empty statistics, in groups where intervals are asked for."""
+        return first_statistics(self.settings, self.num_classes, self.dim, self.passes)[0]
+
+    @property
+    def facts(self) -> str:
+        """What the statistics of a shard depend on besides the shard."""
+        settings = self.settings
+        groups = None if settings.intervals is None else settings.groups
+        return repr((self.num_classes, self.dim, self.passes, groups, self.names, settings.ignore_label,
+                     settings.precision))  # fmt: skip
 
 
 def measure_files(
@@ -57,12 +61,12 @@ def measure_files(
     weight: Array | None = None,
     bias: Array | None = None,
     *,
-    engine: Literal["local", "ray"] = "local",
+    engine: Engine = "local",
     workers: int | None = None,
     num_classes: int | None = None,
-    metrics: str | Sequence[str] = "core",
+    metrics: Metrics = "core",
     passes: int | None = None,
-    global_mean: Literal["samples", "classes"] = "samples",
+    global_mean: GlobalMean = "samples",
     present_only: bool = False,
     min_samples: int = 1,
     ignore_label: int | None = IGNORED,
@@ -101,61 +105,62 @@ def measure_files(
     """
     if engine not in ("local", "ray"):
         raise ValueError(f"engine must be 'local' or 'ray', got {engine!r}")
-    check_level(intervals, groups)
-    as_precision(precision, torch.float64)
     selection = Selection(present_only, min_samples)
-    chosen = select(metrics)
+    settings = Settings(
+        metrics, passes, global_mean, ignore_label, memory_limit, selection, intervals, groups, precision
+    )
     found = collect(find_files(paths))
     if weight is None:
         weight, bias = found.array("weight"), found.array("bias") if bias is None else bias
     other = found.array("out_of_distribution")
     names = _all_names(found.shards)
-    options: dict[str, Any] = {
-        "metrics": metrics,
-        "global_mean": global_mean,
-        "present_only": present_only,
-        "min_samples": min_samples,
-    }
     if len(found.shards) == 1 and not found.statistics and out is None:
-        (shard,) = found.shards
-        features, labels = shard.read()
-        if names is not None and num_classes is None and weight is None:
-            num_classes = len(names)
-        with _named_errors(shard.name):
-            report = measure(
-                features, encode(labels, names), weight, bias, num_classes=num_classes, passes=passes,
-                ignore_label=ignore_label, out_of_distribution=other, memory_limit=memory_limit,
-                intervals=intervals, groups=groups, precision=_precision_of(shard, precision), **options,
-            )  # fmt: skip
-        return _with_names(report, names)
-    job = _job(found, weight, num_classes, names, passes, ignore_label, memory_limit, chosen, intervals, groups)
-    job = replace(job, precision=precision)
+        return _with_names(_of_one(found.shards[0], weight, bias, settings, num_classes, names, other), names)
+    job, notes = _job(found, weight, num_classes, names, settings)
     matrix, vector = as_classifier(weight, bias, job.num_classes, job.dim)
     mean = None if other is None else mean_of(other, job.dim)
-    again = _needs_again(chosen, job, matrix) if not found.statistics else False
-    count = _worker_count(workers, len(found.shards), engine)
+    scatter = job.passes == 1 and min_samples == 1
+    again = not found.statistics and bool(settings.again(classifier=matrix is not None, scatter=scatter))
+    count = worker_count(workers, len(found.shards), engine)
     job = replace(job, threads=1 if count > 1 or engine == "ray" else torch.get_num_threads())
     folder = None if out is None else Path(out)
-    kept = nullcontext() if folder is None else locked(folder)
-    with kept, _reported(progress, len(found.shards) * (2 if again else 1)) as tick:
+    second = None
+    with nullcontext() if folder is None else locked(folder), reported(
+        progress, len(found.shards) * (2 if again else 1)
+    ) as tick:  # fmt: skip
         parts = _first_look(found, job, engine, count, folder, tick)
         total = parts.total if isinstance(parts, GroupedStatistics) else parts
         if again:
-            options |= {"weight": matrix, "bias": vector, "memory_limit": memory_limit}
-            second = _second_look(found, job, engine, count, total, options, folder, tick)
-            report = second.report(out_of_distribution_mean=mean)
+            second = _second_look(found, job, engine, count, total, matrix, vector, folder, tick)
+            report = second.parts[0].report(out_of_distribution_mean=mean)
         else:
             report = build_report(
                 total, matrix, vector, metrics=metrics, global_mean=global_mean, selection=selection,
                 out_of_distribution_mean=mean,
             )  # fmt: skip
-    if isinstance(parts, GroupedStatistics) and intervals is not None:
-        bounds = parts.intervals(
-            report.values, intervals, matrix, vector, global_mean=global_mean, selection=selection,
-            out_of_distribution_mean=mean,
-        )  # fmt: skip
-        report = replace(report, intervals=MappingProxyType(bounds))
-    return _with_names(report, names)
+    report = intervals_from(report, parts, second, matrix, vector, settings, mean)
+    return _with_names(replace(report, notes=(*report.notes, *notes)), names)
+
+
+def _of_one(
+    shard: Shard,
+    weight: Array | None,
+    bias: Array | None,
+    settings: Settings,
+    num_classes: int | None,
+    names: tuple[str, ...] | None,
+    other: Array | None,
+) -> CollapseReport:
+    """A single shard, as :func:`measure` has it."""
+    features, labels = shard.read()
+    if names is not None and num_classes is None and weight is None:
+        num_classes = len(names)
+    with _named_errors(shard.name), torch.no_grad():
+        source = as_source("features", features)
+        targets = as_labels(encode(labels, names), source.rows)
+        mean = None if other is None else mean_of(other, source.dim)
+        settings = replace(settings, precision=_precision_of(shard, settings.precision))
+        return report_on(source, targets, weight, bias, settings, num_classes, mean)
 
 
 def _all_names(shards: Sequence[Shard]) -> tuple[str, ...] | None:
@@ -191,22 +196,18 @@ def _named_errors(name: str) -> Iterator[None]:
 
 def _job(
     found: Collection,
-    weight: Any,
+    weight: Array | None,
     num_classes: int | None,
     names: tuple[str, ...] | None,
-    passes: int | None,
-    ignore_label: int | None,
-    memory_limit: int,
-    chosen: tuple[Any, ...],
-    intervals: float | None,
-    groups: int,
-) -> Job:
-    needs = frozenset(need for metric in chosen for need in metric.needs)
+    settings: Settings,
+) -> tuple[Job, tuple[str, ...]]:
+    """The sizes and the way to go, and notes on what it leaves out."""
     if found.statistics:
+        if settings.intervals is not None:
+            raise ValueError("saved statistics have no groups: intervals need the features themselves")
         first = ClassStatistics.load(found.statistics[0])
-        return Job(
-            first.num_classes, first.dim, first.passes, None, names, first.ignore_label, None, 1
-        )  # fmt: skip
+        settings = replace(settings, ignore_label=first.ignore_label)
+        return Job(first.num_classes, first.dim, first.passes, settings, names), ()
     dim = as_source("features", found.shards[0].read()[0]).dim
     if num_classes is not None:
         classes = integer("num_classes", num_classes, minimum=2)
@@ -215,31 +216,14 @@ def _job(
     elif names is not None:
         classes = max(2, len(names))
     else:
-        highest = [torch.cat([encode(shard.read_labels(), None).unique() for shard in found.shards]).unique()]
-        classes = class_count(None, highest[0], None, ignore_label)
-    number, _ = choose_passes(passes, needs, classes, dim, memory_limit, True)
-    if passes is None and weight is not None and not needs & {"scatter"}:
-        # The samples are read again for the classifier's decisions anyway: the projections come with it.
-        number = 2
-    if intervals is not None and needs & {"projection", "scatter"}:
-        number = 1 if 8 * dim**2 * (groups + 5) <= memory_limit else number
-    return Job(classes, dim, number, groups if intervals is not None else None, names, ignore_label, None, 1)
-
-
-def _needs_again(chosen: tuple[Any, ...], job: Job, weight: Tensor | None) -> bool:
-    needs = {need for metric in chosen for need in METRICS[metric.name].needs}
-    wanted = needs & {"ranks"}
-    if weight is not None:
-        wanted |= needs & {"decisions", "margins"}
-    if job.passes == 2:
-        wanted |= needs & {"projection"}
-    return bool(wanted)
-
-
-def _worker_count(workers: int | None, shards: int, engine: str) -> int:
-    if workers is not None:
-        return integer("workers", workers, minimum=1)
-    return max(1, min(os.cpu_count() or 1, shards)) if engine == "local" else 0
+        occurring = torch.cat([encode(shard.read_labels(), None).unique() for shard in found.shards]).unique()
+        classes = class_count(None, occurring, None, settings.ignore_label)
+    anyway = settings.needs & {"ranks"} or settings.selection.min_samples > 1
+    anyway = anyway or (weight is not None and settings.needs & {"decisions", "margins"})
+    passes, _ = settings.first_look(classes, dim, "free" if anyway else "cheap")
+    statistics, notes = first_statistics(settings, classes, dim, passes)
+    number = statistics.parts[0].passes if isinstance(statistics, GroupedStatistics) else passes
+    return Job(classes, dim, number, settings, names), notes
 
 
 # one shard ----------------------------------------------------------------------------------------------------
@@ -255,26 +239,23 @@ def _statistics_of(shard: Shard, job: Job) -> list[ClassStatistics]:
     with _named_errors(shard.name), torch.no_grad():
         torch.set_num_threads(job.threads)
         features, labels = shard.read()
-        targets, precision = encode(labels, job.names), _precision_of(shard, job.precision)
-        if job.groups is not None:
-            grouped = GroupedStatistics(
-                job.num_classes, job.dim, groups=job.groups, passes=job.passes, ignore_label=job.ignore_label
-            )
-            grouped.update(features, targets, precision=precision)
-            return list(grouped.parts)
-        statistics = ClassStatistics(job.num_classes, job.dim, passes=job.passes, ignore_label=job.ignore_label)
-        statistics.update(features, targets, precision=precision)
-        return [statistics]
+        statistics, precision = job.statistics(), _precision_of(shard, job.settings.precision)
+        statistics.update(features, encode(labels, job.names), precision=precision)
+        return list(statistics.parts) if isinstance(statistics, GroupedStatistics) else [statistics]
 
 
-def _look_again(shard: Shard, job: Job, second: "SecondPass | Path") -> SecondPass:
-    """A second pass over a shard; ``second`` is an empty one, or the file that holds it."""
+def _look_again(shard: Shard, job: Job, second: "SecondPass | Path") -> list[SecondPass]:
+    """A second pass over a shard, and its groups; ``second`` is an empty one, or the file that holds it."""
     with _named_errors(shard.name):
         torch.set_num_threads(job.threads)
-        fresh = _unpacked(second) if isinstance(second, Path) else second
+        fresh = _grouped(_unpacked(second) if isinstance(second, Path) else second, job.settings)
         features, labels = shard.read()
         fresh.update(features, encode(labels, job.names))
-        return fresh
+        return list(fresh.parts)
+
+
+def _grouped(second: SecondPass, settings: Settings) -> GroupedSecondPass:
+    return GroupedSecondPass(second, None if settings.intervals is None else settings.groups)
 
 
 def _unpacked(file: Path) -> SecondPass:
@@ -288,22 +269,16 @@ def _unpacked(file: Path) -> SecondPass:
 
 
 def _first_look(
-    found: Collection, job: Job, engine: str, workers: int, out: Path | None, tick: Callable[[], None]
+    found: Collection, job: Job, engine: Engine, workers: int, out: Path | None, tick: Callable[[], None]
 ) -> "ClassStatistics | GroupedStatistics":
-    total: ClassStatistics | GroupedStatistics
-    if job.groups is None:
-        total = ClassStatistics(job.num_classes, job.dim, passes=job.passes, ignore_label=job.ignore_label)
-    else:
-        total = GroupedStatistics(
-            job.num_classes, job.dim, groups=job.groups, passes=job.passes, ignore_label=job.ignore_label
-        )
+    total = job.statistics()
     for file in found.statistics:
         with _named_errors(str(file)):
             _merge(total, [ClassStatistics.load(file)])
     places = [None if out is None else out / _key(shard, job) for shard in found.shards]
     kept = {number: parts for number, place in enumerate(places) if (parts := _finished(place, job)) is not None}
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
-    results = _in_order(_statistics_of, missing, (job,), engine, workers)
+    results = in_order(_statistics_of, missing, (job,), engine, workers)
     for number in range(len(found.shards)):
         parts = kept.pop(number, None)
         if parts is None:
@@ -328,93 +303,44 @@ def _merge(total: "ClassStatistics | GroupedStatistics", parts: list[ClassStatis
 def _second_look(
     found: Collection,
     job: Job,
-    engine: str,
+    engine: Engine,
     workers: int,
     total: ClassStatistics,
-    options: dict[str, Any],
+    weight: Tensor | None,
+    bias: Tensor | None,
     out: Path | None,
     tick: Callable[[], None],
-) -> SecondPass:
+) -> GroupedSecondPass:
     import pickle
 
-    result = total.second_pass(**options)
-    about = "" if out is None else _digest(total, options)
-    places = [None if out is None else out / f"{_key(shard, job)}-{about}.safetensors" for shard in found.shards]
-    kept = {number: part for number, place in enumerate(places) if (part := _looked_at(place)) is not None}
+    settings = job.settings
+
+    def empty() -> SecondPass:
+        return total.second_pass(
+            weight, bias, metrics=settings.metrics, global_mean=settings.global_mean,
+            memory_limit=settings.memory_limit, present_only=settings.selection.present_only,
+            min_samples=settings.selection.min_samples,
+        )  # fmt: skip
+
+    result = _grouped(empty(), settings)
+    about = "" if out is None else _digest(total, weight, bias, settings)
+    places = [None if out is None else out / f"{_key(shard, job)}-{about}" for shard in found.shards]
+    kept = {n: parts for n, place in enumerate(places) if (parts := _looked_at(place, len(result.parts))) is not None}
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
         file = Path(folder) / "second"
         # One file for all local workers; Ray carries the object itself.
-        file.write_bytes(pickle.dumps(total.second_pass(**options)))
-        empty = file if engine == "local" else total.second_pass(**options)
-        results = _in_order(_look_again, missing, (job, empty), engine, workers)
+        file.write_bytes(pickle.dumps(empty()))
+        results = in_order(_look_again, missing, (job, file if engine == "local" else empty()), engine, workers)
         for number, place in enumerate(places):
-            part = kept.pop(number, None)
-            if part is None:
-                part = next(results)
-                if place is not None:
-                    part.save(place)
+            parts = kept.pop(number, None)
+            if parts is None:
+                parts = next(results)
+                _keep(place, parts)
             with _named_errors(found.shards[number].name):
-                result.merge(part)
+                result.merge(parts)
             tick()
     return result
-
-
-def _in_order(
-    work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any, ...], engine: str, workers: int
-) -> Iterator[Any]:
-    """What ``work`` gives for each shard, in order; only a few shards ahead, so that memory is bounded."""
-    if not shards:
-        return
-    if engine == "ray":
-        yield from _by_ray(work, shards, shared, workers)
-    elif workers == 1:
-        for shard in shards:
-            yield work(shard, *shared)
-    else:
-        with worker_pool(workers) as pool:
-            waiting: list[Future[Any]] = []
-            for shard in shards:
-                waiting.append(pool.submit(work, shard, *shared))
-                if len(waiting) > 2 * workers:
-                    yield waiting.pop(0).result()
-            while waiting:
-                yield waiting.pop(0).result()
-
-
-def _by_ray(work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any, ...], workers: int) -> Iterator[Any]:
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("engine 'ray' needs Ray: pip install 'neuralcollapse[ray]'") from None
-    import logging
-
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway, without its warning
-    started = not ray.is_initialized()
-    if started:
-        count = None if "RAY_ADDRESS" in os.environ else workers or os.cpu_count() or 1
-        ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    try:
-        task: Any = ray.remote(work)
-        held = [ray.put(value) for value in shared]
-        ahead = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        waiting = []
-        for shard in shards:
-            waiting.append(task.remote(shard, *held))
-            if len(waiting) > ahead:
-                yield _from_ray(ray, waiting.pop(0))
-        while waiting:
-            yield _from_ray(ray, waiting.pop(0))
-    finally:
-        if started:
-            ray.shutdown()
-
-
-def _from_ray(ray: Any, reference: Any) -> Any:
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        raise (error.cause if isinstance(error.cause, ValueError | TypeError | OSError) else error) from None
 
 
 # finished shards ----------------------------------------------------------------------------------------------
@@ -422,68 +348,49 @@ def _from_ray(ray: Any, reference: Any) -> Any:
 
 def _key(shard: Shard, job: Job) -> str:
     """A name that changes with the files and with what is asked of them."""
-    digest = hashlib.sha256(repr(replace(job, threads=1)).encode())
+    digest = hashlib.sha256(job.facts.encode())
     for file, name in (shard.features, shard.labels):
         about = file.stat()
         digest.update(f"{file.resolve()}\0{name}\0{about.st_size}\0{about.st_mtime_ns}\0".encode())
     return f"{Path(shard.name).stem}-{digest.hexdigest()[:16]}"
 
 
-def _digest(total: ClassStatistics, options: dict[str, Any]) -> str:
+def _digest(total: ClassStatistics, weight: Tensor | None, bias: Tensor | None, settings: Settings) -> str:
     """A name that changes with the class means and with what is asked of the samples."""
     digest = hashlib.sha256()
-    for tensor in (total.counts, total.means, options["weight"], options["bias"]):
+    for tensor in (total.counts, total.means, weight, bias):
         digest.update(b"" if tensor is None else tensor.numpy().tobytes())
-    digest.update(repr({name: value for name, value in options.items() if name not in ("weight", "bias")}).encode())
+    asked = (settings.metrics, settings.global_mean, settings.selection, settings.memory_limit)
+    digest.update(repr((*asked, None if settings.intervals is None else settings.groups)).encode())
     return digest.hexdigest()[:16]
 
 
-def _looked_at(place: Path | None) -> SecondPass | None:
-    """What an earlier call saw of a shard in its second pass, if it is there and whole."""
-    if place is None or not place.is_file():
+def _looked_at(place: Path | None, count: int) -> list[SecondPass] | None:
+    """What an earlier call saw of a shard in its second pass, if it is all there and whole."""
+    if place is None:
         return None
     try:
-        return SecondPass.load(place)
-    except ValueError:
+        return [SecondPass.load(_numbered(place, number)) for number in range(count)]
+    except (ValueError, OSError):
         return None
 
 
-def _keep(place: Path | None, parts: Sequence[ClassStatistics]) -> None:
+def _numbered(place: Path, number: int) -> Path:
+    return place.with_name(f"{place.name}-{number}.safetensors")
+
+
+def _keep(place: Path | None, parts: Sequence[ClassStatistics] | Sequence[SecondPass]) -> None:
     if place is not None:
         for number, part in enumerate(parts):
-            part.save(place.with_name(f"{place.name}-{number}.safetensors"))
+            part.save(_numbered(place, number))
 
 
 def _finished(place: Path | None, job: Job) -> list[ClassStatistics] | None:
     """The statistics that an earlier call left for a shard, if they are all there and whole."""
     if place is None:
         return None
-    files = [place.with_name(f"{place.name}-{number}.safetensors") for number in range(job.groups or 1)]
+    count = 1 if job.settings.intervals is None else job.settings.groups
     try:
-        return [ClassStatistics.load(file) for file in files]
+        return [ClassStatistics.load(_numbered(place, number)) for number in range(count)]
     except (ValueError, OSError):
         return None
-
-
-@contextmanager
-def _reported(progress: bool | Progress, total: int) -> Iterator[Callable[[], None]]:
-    """A function to call after each shard."""
-    if callable(progress):
-        done = 0
-
-        def count() -> None:
-            nonlocal done
-            done += 1
-            progress(done, total)
-
-        yield count
-    elif not progress:
-        yield lambda: None
-    else:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda: bar.advance(task)

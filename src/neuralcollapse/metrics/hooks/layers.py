@@ -14,10 +14,12 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from ..precision import coarser, computed_in
+from .align import SHIFTED, shifts_labels
 from .heads import plain_name
+from .targets import Targets
 from .watch import first_tensor
 
-__all__ = ["LayersWatch"]
+__all__ = ["LayerRows", "LayersWatch"]
 
 
 def _channels(module: nn.Module) -> tuple[int, bool] | None:
@@ -105,3 +107,43 @@ class LayersWatch:
         for hook in self._hooks:
             hook.remove()
         self.caught.clear()
+
+
+class LayerRows:
+    """Features (n, d) and labels (n,) of a layer's output with channels last."""
+
+    def __init__(self, targets: Targets, pool: str, num_classes: int | None):
+        self._targets, self._pool, self._num_classes = targets, pool, num_classes
+        self._shift = False
+        self.notes: list[str] = []
+
+    def look(self, model: nn.Module, labels: Any, again: Any, caught: dict[str, Tensor]) -> None:
+        """In the first batch: whether the model's loss shifts the labels."""
+        raw = self._targets.tensor(labels)
+        tokens = raw.ndim == 2 and raw.shape[1] > 1 and any(x.shape[:-1] == raw.shape for x in caught.values())
+        if tokens and not raw.is_floating_point() and shifts_labels(model, again, raw, self._targets.ignored):
+            self._shift = True
+            self.notes.append(SHIFTED)
+
+    def of(self, features: Tensor, labels: Any, name: str, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The rows of one batch; ``own`` are the samples that no other process has, where some are repeated."""
+        raw = self._targets.tensor(labels)
+        if raw.ndim == 2 and raw.shape[1] == 1:
+            raw = raw.squeeze(1)
+        soft = raw.is_floating_point() and raw.ndim == 2 and raw.shape[0] == features.shape[0]
+        raw = self._targets.integers(raw, raw.shape[:1] if soft else raw.shape, raw.shape[-1] if soft else None)
+        if features.ndim > 2 and raw.ndim == 1:
+            positions = features.flatten(1, -2)
+            features = positions.mean(1) if self._pool == "average" else features.flatten(1)
+        if features.shape[:-1] != raw.shape:
+            raise ValueError(
+                f"the output of layer {name!r} has shape {tuple(features.shape)} with its channels last, "
+                f"the labels {tuple(raw.shape)}: they must agree in all but the last dimension; "
+                "forward= may return labels to suit"
+            )
+        if own is not None and features.shape[0] == own.shape[0]:
+            features, raw = features[own.to(features.device)], raw[own.to(raw.device)]
+        if self._shift:
+            features, raw = features[:, :-1], raw[:, 1:]
+        flat = self._targets.checked(raw.reshape(-1), self._num_classes)
+        return features.reshape(-1, features.shape[-1]), flat

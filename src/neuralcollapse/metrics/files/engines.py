@@ -1,0 +1,105 @@
+"""Work on shards by this process, by several, or by a Ray cluster, and how far it is."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from ..._support.checks import integer
+from ..._support.processes import worker_pool
+from .shards import Shard
+
+__all__ = ["Engine", "Progress", "in_order", "reported", "worker_count"]
+
+Engine = Literal["local", "ray"]
+Progress = Callable[[int, int], None]
+"""A function of (finished, all) shards."""
+
+
+def worker_count(workers: int | None, shards: int, engine: Engine) -> int:
+    """How many processes: as given, else one per processor and no more than there are shards; 0 leaves it to Ray."""
+    if workers is not None:
+        return integer("workers", workers, minimum=1)
+    return max(1, min(os.cpu_count() or 1, shards)) if engine == "local" else 0
+
+
+def in_order(
+    work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any, ...], engine: str, workers: int
+) -> Iterator[Any]:
+    """What ``work`` gives for each shard, in order; only a few shards ahead, so that memory is bounded."""
+    if not shards:
+        return
+    if engine == "ray":
+        yield from _by_ray(work, shards, shared, workers)
+    elif workers == 1:
+        for shard in shards:
+            yield work(shard, *shared)
+    else:
+        with worker_pool(workers) as pool:
+            waiting: list[Future[Any]] = []
+            for shard in shards:
+                waiting.append(pool.submit(work, shard, *shared))
+                if len(waiting) > 2 * workers:
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
+
+
+def _by_ray(work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any, ...], workers: int) -> Iterator[Any]:
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("engine 'ray' needs Ray: pip install 'neuralcollapse[ray]'") from None
+    import logging
+
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway, without its warning
+    started = not ray.is_initialized()
+    if started:
+        count = None if "RAY_ADDRESS" in os.environ else workers or os.cpu_count() or 1
+        ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        task: Any = ray.remote(work)
+        held = [ray.put(value) for value in shared]
+        ahead = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        waiting = []
+        for shard in shards:
+            waiting.append(task.remote(shard, *held))
+            if len(waiting) > ahead:
+                yield _from_ray(ray, waiting.pop(0))
+        while waiting:
+            yield _from_ray(ray, waiting.pop(0))
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _from_ray(ray: Any, reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise (error.cause if isinstance(error.cause, ValueError | TypeError | OSError) else error) from None
+
+
+@contextmanager
+def reported(progress: bool | Progress, total: int) -> Iterator[Callable[[], None]]:
+    """A function to call after each shard."""
+    if callable(progress):
+        done = 0
+
+        def count() -> None:
+            nonlocal done
+            done += 1
+            progress(done, total)
+
+        yield count
+    elif not progress:
+        yield lambda: None
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda: bar.advance(task)
