@@ -280,6 +280,7 @@ def test_a_lightning_module_is_a_model():
     assert report.nc1 == pytest.approx(nc.measure(torch.relu(net.body(x)).detach(), y).nc1, rel=1e-4)
 
 
+@pytest.mark.unchecked
 def test_wrong_calls_say_what_is_wrong_and_leave_the_model_alone():
     model, (x, y) = ResNetLike(), images()
     before = snapshot(model)

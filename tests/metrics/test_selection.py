@@ -80,6 +80,7 @@ def test_every_way_to_a_report_leaves_out_the_same_classes(least):
         assert "min_samples leaves out" in reports["statistics 1"].reasons["nc1"]
 
 
+@pytest.mark.unchecked
 def test_bad_selections_give_one_clear_line():
     H, y, W, b = data()
     for options, error, words in (

@@ -8,8 +8,8 @@ from torch import nn
 
 from .._support.checks import describe
 from ..metrics import CollapseReport, measure_model
-from ..metrics.definitions._registry import select
 from ..metrics.inputs import NonFiniteError
+from ..metrics.settings import Settings
 from .loggers import Extra, Logger, write_all
 
 __all__ = ["record_collapse"]
@@ -55,7 +55,7 @@ def record_collapse(
         report = measure_model(model, loader, **options)
     except NonFiniteError as error:
         log.warning("neural collapse was not measured at %g: %s", step, error)
-        names = [metric.name for metric in select(options.get("metrics"))]
+        names = [metric.name for metric in Settings(options.get("metrics")).chosen]
         return CollapseReport(dict.fromkeys(names), dict.fromkeys(names, str(error)), 2, 1, 0, (str(error),))
     write_all(tuple(loggers), step, report, split, extra or {})
     return report

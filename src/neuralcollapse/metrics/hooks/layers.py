@@ -16,8 +16,8 @@ from torch.nn.modules.conv import _ConvNd
 from ..precision import coarser, computed_in
 from .align import SHIFTED, shifts_labels
 from .heads import plain_name
+from .observer import first_tensor
 from .targets import Targets
-from .watch import first_tensor
 
 __all__ = ["LayerRows", "LayersWatch"]
 

@@ -1,11 +1,10 @@
-"""Hooks that catch what layers take in and pass on while a model runs, and find the classifier among them.
+"""Which layer of a model is the classifier, and what it takes in and passes on while the model runs.
 
 The classifier is the layer whose output is the model's output (or a choice of its positions, their mean, or an
 increasing function of it). In the first batch only the last candidate's input is kept: where that one proves
 to be the wrong layer, the batch runs again for each of the others that could be it.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from ..precision import coarser, computed_in
+from ..precision import coarser
 from .functional import FunctionalHead, find_functional_head
 from .heads import Classifier, candidates_of, module_of, plain_name, read_classifier, rows_of, unwrapped
-from .relations import Relation, flat_outputs, relation_of, widened
+from .observer import Call, Observer, Reached
+from .relations import Relation, relation_of, widened
 
-__all__ = ["Caught", "HeadWatch", "Observer", "first_tensor"]
+__all__ = ["Caught", "HeadWatch"]
 
 LISTED = 12
 """Candidates that an error names."""
@@ -34,99 +34,6 @@ class Caught:
     model_output: Tensor | None
     precision: torch.dtype
     """The coarsest dtype on the way to the features: what they were rounded to before they became their own."""
-
-
-@dataclass(frozen=True)
-class Reached:
-    """Shapes of what a layer took in and passed on in a forward pass, and how often it was called."""
-
-    taken: tuple[int, ...]
-    passed: tuple[int, ...]
-    calls: int
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One call of a layer."""
-
-    name: str
-    features: Tensor
-    outputs: Tensor | None
-    precision: torch.dtype
-
-
-def first_tensor(value: Any) -> Tensor | None:
-    """The tensor that a layer passed on: itself, or the first in a tuple, list or output object."""
-    if isinstance(value, Tensor):
-        return value
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    for item in items:
-        found = first_tensor(item)
-        if found is not None:
-            return found
-    return None
-
-
-class Observer:
-    """Hooks on modules: the order of calls, the outermost outputs, and the last calls of those to keep."""
-
-    def __init__(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None = 1):
-        self.calls: deque[Call] = deque(maxlen=most)
-        self.reached: dict[str, Reached] = {}
-        self.outermost: list[dict[str, Tensor]] = []
-        self.precision = torch.float64
-        self._keep = frozenset(keep)
-        self._depth = 0
-        self._hooks: list[Any] = []
-        for name, module in modules.items():
-            self._hooks.append(module.register_forward_pre_hook(self._enter))
-            self._hooks.append(module.register_forward_hook(self._leaving(name), with_kwargs=True))
-
-    def _enter(self, module: nn.Module, arguments: Any) -> None:
-        self._depth += 1
-
-    def _leaving(self, name: str) -> Callable[..., None]:
-        def leave(module: nn.Module, arguments: Any, keywords: Any, output: Any) -> None:
-            self._depth = max(0, self._depth - 1)
-            if self._depth == 0:
-                self.outermost.append(flat_outputs(output))
-            taken, passed = first_tensor(arguments or keywords), first_tensor(output)
-            if taken is None:
-                return
-            self._see(taken)
-            before = self.reached.pop(name, None)
-            self.reached[name] = Reached(
-                tuple(taken.shape), () if passed is None else tuple(passed.shape), 1 + (before.calls if before else 0)
-            )
-            if name in self._keep:
-                made = None if passed is None else passed.detach()
-                self.calls.append(Call(name, taken.detach(), made, self.precision))
-            self._see(passed)
-
-        return leave
-
-    def _see(self, tensor: Tensor | None) -> None:
-        if tensor is not None and tensor.is_floating_point():
-            self.precision = coarser(self.precision, computed_in(tensor))
-
-    def clear(self) -> None:
-        """Forget what earlier passes left."""
-        self.calls.clear()
-        self.reached.clear()
-        self.outermost.clear()
-        self.precision = torch.float64
-        self._depth = 0
-
-    def outputs(self) -> dict[str, Tensor]:
-        """The tensors that the model returned: of the last outermost call that returned any."""
-        return next((tensors for tensors in reversed(self.outermost) if tensors), {})
-
-    def remove(self) -> None:
-        """Remove all hooks."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        self.clear()
 
 
 class HeadWatch:

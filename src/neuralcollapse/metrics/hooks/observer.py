@@ -1,0 +1,107 @@
+"""Hooks that catch what modules take in and pass on: order and shapes of their calls, and the tensors of some."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..precision import coarser, computed_in
+from .relations import flat_outputs
+
+__all__ = ["Call", "Observer", "Reached", "first_tensor"]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Shapes of what a layer took in and passed on in a forward pass, and how often it was called."""
+
+    taken: tuple[int, ...]
+    passed: tuple[int, ...]
+    calls: int
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a layer."""
+
+    name: str
+    features: Tensor
+    outputs: Tensor | None
+    precision: torch.dtype
+
+
+def first_tensor(value: Any) -> Tensor | None:
+    """The tensor that a layer passed on: itself, or the first in a tuple, list or output object."""
+    if isinstance(value, Tensor):
+        return value
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for item in items:
+        found = first_tensor(item)
+        if found is not None:
+            return found
+    return None
+
+
+class Observer:
+    """Hooks on modules: the order of calls, the outermost outputs, and the last calls of those to keep."""
+
+    def __init__(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None = 1):
+        self.calls: deque[Call] = deque(maxlen=most)
+        self.reached: dict[str, Reached] = {}
+        self.outermost: list[dict[str, Tensor]] = []
+        self.precision = torch.float64
+        self._keep = frozenset(keep)
+        self._depth = 0
+        self._hooks: list[Any] = []
+        for name, module in modules.items():
+            self._hooks.append(module.register_forward_pre_hook(self._enter))
+            self._hooks.append(module.register_forward_hook(self._leaving(name), with_kwargs=True))
+
+    def _enter(self, module: nn.Module, arguments: Any) -> None:
+        self._depth += 1
+
+    def _leaving(self, name: str) -> Callable[..., None]:
+        def leave(module: nn.Module, arguments: Any, keywords: Any, output: Any) -> None:
+            self._depth = max(0, self._depth - 1)
+            if self._depth == 0:
+                self.outermost.append(flat_outputs(output))
+            taken, passed = first_tensor(arguments or keywords), first_tensor(output)
+            if taken is None:
+                return
+            self._see(taken)
+            before = self.reached.pop(name, None)
+            self.reached[name] = Reached(
+                tuple(taken.shape), () if passed is None else tuple(passed.shape), 1 + (before.calls if before else 0)
+            )
+            if name in self._keep:
+                made = None if passed is None else passed.detach()
+                self.calls.append(Call(name, taken.detach(), made, self.precision))
+            self._see(passed)
+
+        return leave
+
+    def _see(self, tensor: Tensor | None) -> None:
+        if tensor is not None and tensor.is_floating_point():
+            self.precision = coarser(self.precision, computed_in(tensor))
+
+    def clear(self) -> None:
+        """Forget what earlier passes left."""
+        self.calls.clear()
+        self.reached.clear()
+        self.outermost.clear()
+        self.precision = torch.float64
+        self._depth = 0
+
+    def outputs(self) -> dict[str, Tensor]:
+        """The tensors that the model returned: of the last outermost call that returned any."""
+        return next((tensors for tensors in reversed(self.outermost) if tensors), {})
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self.clear()
