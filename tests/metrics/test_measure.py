@@ -197,6 +197,7 @@ def test_extreme_scales_change_no_scale_free_metric():
         nc.measure(H.double() * 1e200, y)
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
