@@ -1,108 +1,119 @@
-"""The options that name a model, shared by the commands that take one."""
+"""The options that name a model, shared by the commands that take one; they follow from the models' fields."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from .._support.model_fields import MODEL_FIELDS, ModelField
 
 if TYPE_CHECKING:
     from ..ufm import Problem
 
-__all__ = ["ProblemOptions"]
+__all__ = ["ProblemOptions", "problem_options"]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class ProblemOptions:
-    """An unconstrained feature model from the command line."""
+class _Options:
+    """An unconstrained feature model from the command line; the fields are those that the models declare."""
 
-    loss: Annotated[str, Parameter(help="Loss: ce, focal:gamma=3, ls:alpha=0.1, mse:alpha=1,target=1, or sc.")] = "ce"
-    model: Annotated[
-        Literal["regularized", "normalized", "contrastive"] | None,
-        Parameter(
-            help="Model; without it: normalized if a temperature is given, contrastive for sc, else regularized."
-        ),
-    ] = None
-    classes: Annotated[int | None, Parameter(help="Number of classes K.")] = None
-    per_class: Annotated[
-        tuple[str, ...] | None,
-        Parameter(
-            help="Samples a class n (default 1), or one number a class: 50,50,5,5 (or 50 50 5 5).",
-            negative="",
-            consume_multiple=True,
-        ),
-    ] = None
-    dim: Annotated[int | None, Parameter(help="Feature dimension d.")] = None
-    weight_decay: Annotated[float | None, Parameter(help="Weight decay on W (regularized model).")] = None
-    feature_decay: Annotated[float | None, Parameter(help="Weight decay on H (regularized model).")] = None
-    bias_decay: Annotated[
-        float | None, Parameter(help="Weight decay on the bias; 0: a free bias; not given: no bias.")
-    ] = None
-    features: Annotated[
-        Literal["free", "nonnegative"] | None,
-        Parameter(help="Features: free (default), or nonnegative as after a ReLU (regularized model)."),
-    ] = None
-    temperature: Annotated[float | None, Parameter(help="Temperature tau (normalized and contrastive models).")] = None
+    if TYPE_CHECKING:
+        loss: str
+        model: str | None
+        temperature: float | None
+
+        def __init__(self, **options: object) -> None: ...
 
     @property
     def given(self) -> bool:
         """Whether any option names a model."""
-        return self != ProblemOptions()
+        return self != type(self)()
 
     def build(self) -> "Problem":
         """The model; ValueError names the option that is missing or does not belong."""
         from .. import losses
-        from ..ufm import ContrastiveUFM, NormalizedUFM, RegularizedUFM
+        from ..ufm import problems
 
         loss = losses.get(self.loss)
         kind = self.model or self._guess(loss.takes)
-        for name in ("classes", "dim"):
-            if getattr(self, name) is None:
-                raise ValueError(f"--{name} is missing: it names the model's size")
-        assert self.classes is not None
-        assert self.dim is not None
-        counts = self._counts() or [2 if kind == "contrastive" else 1]
-        per_class = counts[0] if len(counts) == 1 else list(counts)
-        if kind == "regularized":
-            self._refuse(kind, "temperature")
-            if self.weight_decay is None or self.feature_decay is None:
-                missing = "--weight-decay" if self.weight_decay is None else "--feature-decay"
-                raise ValueError(f"{missing} is missing (or give --temperature for the normalized model)")
-            return RegularizedUFM(
-                self.loss,
-                self.classes,
-                per_class,
-                self.dim,
-                self.weight_decay,
-                self.feature_decay,
-                self.bias_decay,
-                self.features or "free",
-            )
-        self._refuse(kind, "weight_decay", "feature_decay", "bias_decay", "features")
-        temperature = 1.0 if self.temperature is None else self.temperature
-        if kind == "normalized":
-            return NormalizedUFM(self.loss, self.classes, per_class, self.dim, temperature)
-        if loss.takes == "logits" and self.loss != "ce":
-            raise ValueError(f"--loss {self.loss} is not for the contrastive model, whose loss is sc")
-        if getattr(loss, "temperature", 1.0) != 1.0:
-            raise ValueError("--loss sc takes its temperature from --temperature")
-        return ContrastiveUFM(self.classes, per_class, self.dim, temperature)
+        mine = {one.flag: one for one in MODEL_FIELDS[kind]}
+        for flag in ("classes", "dim"):
+            if getattr(self, flag) is None:
+                raise ValueError(f"--{flag} is missing: it names the model's size")
+        for flag in (flag for flag in _fields() if flag != "loss" and flag not in mine):
+            if getattr(self, flag) is not None:
+                raise ValueError(f"--{flag.replace('_', '-')} does not belong to the {kind} model")
+        if "loss" not in mine:
+            if loss.takes == "logits" and self.loss != "ce":
+                raise ValueError(f"--loss {self.loss} is not for the {kind} model, whose loss is sc")
+            if getattr(loss, "temperature", 1.0) != 1.0:
+                raise ValueError("--loss sc takes its temperature from --temperature")
+        values = {one.name: self._value(one, kind) for one in mine.values()}
+        return problems[kind](**values)
 
-    def _counts(self) -> list[int]:
+    def _value(self, one: ModelField, kind: str) -> Any:
+        value = getattr(self, one.flag)
+        if one.kind == "counts":
+            counts = self._counts(value) or [2 if kind == "contrastive" else 1]
+            return counts[0] if len(counts) == 1 else counts
+        if value is not None:
+            return value
+        if one.required:
+            flag = one.flag.replace("_", "-")
+            hint = " (or give --temperature for the normalized model)" if kind == "regularized" else ""
+            raise ValueError(f"--{flag} is missing{hint}")
+        return one.default
+
+    @staticmethod
+    def _counts(given: tuple[str, ...] | None) -> list[int]:
         """The numbers of --per-class, whether separated by commas or by spaces."""
-        pieces = [piece for text in self.per_class or () for piece in text.split(",")]
+        pieces = [piece for text in given or () for piece in text.split(",")]
         try:
             return [int(piece) for piece in pieces]
         except ValueError as error:
-            given = " ".join(self.per_class or ())
-            raise ValueError(f"--per-class must be whole numbers, such as 50,50,5,5, got {given!r}") from error
+            text = " ".join(given or ())
+            raise ValueError(f"--per-class must be whole numbers, such as 50,50,5,5, got {text!r}") from error
 
     def _guess(self, takes: str) -> str:
         if takes == "features":
             return "contrastive"
         return "regularized" if self.temperature is None else "normalized"
 
-    def _refuse(self, kind: str, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) is not None:
-                raise ValueError(f"--{name.replace('_', '-')} does not belong to the {kind} model")
+
+def _fields() -> dict[str, ModelField]:
+    """The fields of all models, by their option."""
+    return {one.flag: one for fields in MODEL_FIELDS.values() for one in fields}
+
+
+def problem_options() -> type[_Options]:
+    """A dataclass with one option for each field of the models that are declared."""
+    kinds = Literal[tuple(MODEL_FIELDS)]  # pyright: ignore[reportInvalidTypeForm]
+    words = "Model; without it: normalized if a temperature is given, contrastive for sc, else regularized."
+    types: dict[str, Any] = {
+        "loss": Annotated[str, Parameter(help=_fields()["loss"].words)],
+        "model": Annotated[kinds | None, Parameter(help=words)],
+    }
+    types |= {flag: Annotated[_type(one) | None, _parameter(one)] for flag, one in _fields().items() if flag != "loss"}
+    body = {**dict.fromkeys(types), "loss": "ce", "__annotations__": types, "__module__": __name__}
+    made = type("ProblemOptions", (_Options,), {**body, "__doc__": _Options.__doc__})
+    return Parameter(name="*")(dataclass(frozen=True)(made))
+
+
+def _type(one: ModelField) -> Any:
+    if one.kind == "choice":
+        return Literal[one.choices]
+    return {"integer": int, "scale": float, "counts": tuple[str, ...], "loss": str}[one.kind]
+
+
+def _parameter(one: ModelField) -> Parameter:
+    if one.kind == "counts":
+        return Parameter(help=one.words, negative="", consume_multiple=True)
+    return Parameter(help=one.words)
+
+
+if TYPE_CHECKING:
+
+    class ProblemOptions(_Options):
+        """The options of all models."""
+
+else:
+    ProblemOptions = problem_options()

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from .._support.checks import finite_tensor, integer
 from .._support.memory import check_room
+from .._support.model_fields import LARGEST, MODEL_FIELDS
 from .._support.registry import Registry
 from ._lowest import lowest_eigenvalues
 from .certificate import Certificate
@@ -18,9 +19,6 @@ from .optimum import Optimum
 from .point import Point
 
 __all__ = ["Counts", "Problem", "ProblemLinearization", "problems"]
-
-LARGEST = 10_000_000
-"""The most classes and dimensions that a model takes; more are a slip of the pen."""
 
 Counts = int | Sequence[int] | np.ndarray | Tensor
 """Samples a class: one number for all, or a list, array or tensor of one each."""
@@ -169,9 +167,17 @@ class Problem(ABC):
     def certify(self, point: Point, tolerance: float = 1e-8) -> Certificate:
         """How far ``point`` is from the global minimum, rigorously, and what kind of point it is."""
 
-    @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """The keyword arguments that rebuild this model, as plain values (the loss by its string form)."""
+        """The keyword arguments that rebuild this model, as plain values (the loss by its string form).
+
+        They are the fields that the model's kind declares (:mod:`neuralcollapse._support.model_fields`).
+        """
+        given = {field: getattr(self, field.name) for field in MODEL_FIELDS[self.kind]}
+        return {
+            field.name: value.spec if field.kind == "loss" else value
+            for field, value in given.items()
+            if not (field.quiet and value == field.default)
+        }
 
     def to_json(self) -> str:
         """The model as one line of JSON, to keep beside a point."""

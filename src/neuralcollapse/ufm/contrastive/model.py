@@ -1,10 +1,10 @@
 """The supervised contrastive model: features on the unit sphere, no classifier."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
-from ..._support.ranges import positive_scale
+from ..._support.model_fields import fields_of
 from ...losses import SupervisedContrastive
 from ..certificate import Certificate
 from ..normalized import SphereProblem
@@ -27,7 +27,7 @@ class ContrastiveUFM(SphereProblem):
 
     def __init__(self, num_classes: int, per_class: Counts, dim: int, temperature: float = 1.0):
         super().__init__(num_classes, per_class, dim)
-        self.loss = SupervisedContrastive(positive_scale("temperature", temperature))
+        self.loss = SupervisedContrastive(fields_of(self.kind)["temperature"].check(temperature))
         if min(self.counts) < 2:
             raise ValueError(f"per_class must be at least 2 in the contrastive model, got {min(self.counts)}")
 
@@ -51,15 +51,6 @@ class ContrastiveUFM(SphereProblem):
         from .certificate import certify_contrastive
 
         return certify_contrastive(self, self.check(point), tolerance)
-
-    def parameters(self) -> dict[str, Any]:
-        """The keyword arguments that rebuild this model."""
-        return {
-            "num_classes": self.num_classes,
-            "per_class": self.per_class,
-            "dim": self.dim,
-            "temperature": self.temperature,
-        }
 
 
 class ContrastiveLinearization(ProblemLinearization):

@@ -1,11 +1,11 @@
 """The normalised unconstrained feature model: classifier and features on unit spheres."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
-from ..._support.ranges import positive_scale
+from ..._support.model_fields import fields_of
 from ...losses import LossLike, logit_loss
 from ..certificate import Certificate
 from ..optimum import Optimum
@@ -73,7 +73,7 @@ class NormalizedUFM(SphereProblem):
     ):
         super().__init__(num_classes, per_class, dim)
         self.loss = logit_loss(loss)
-        self.temperature = positive_scale("temperature", temperature)
+        self.temperature: float = fields_of(self.kind)["temperature"].check(temperature)
 
     def linearize(self, point: Point) -> "NormalizedLinearization":
         """Value and Riemannian derivatives at ``point``, sharing the softmax."""
@@ -90,16 +90,6 @@ class NormalizedUFM(SphereProblem):
         from .certificate import certify_normalized
 
         return certify_normalized(self, self.check(point), tolerance)
-
-    def parameters(self) -> dict[str, Any]:
-        """The keyword arguments that rebuild this model."""
-        return {
-            "loss": self.loss.spec,
-            "num_classes": self.num_classes,
-            "per_class": self.per_class,
-            "dim": self.dim,
-            "temperature": self.temperature,
-        }
 
 
 class NormalizedLinearization(ProblemLinearization):

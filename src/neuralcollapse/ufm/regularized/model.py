@@ -1,13 +1,12 @@
 """The regularised unconstrained feature model: weight decay on classifier, features and bias."""
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
 
-from ..._support.checks import describe
-from ..._support.ranges import positive_scale
+from ..._support.model_fields import fields_of
 from ...losses import LossLike, logit_loss
 from ..certificate import Certificate
 from ..optimum import Optimum
@@ -45,12 +44,11 @@ class RegularizedUFM(Problem):
     ):
         super().__init__(num_classes, per_class, dim)
         self.loss = logit_loss(loss)
-        self.weight_decay = positive_scale("weight_decay", weight_decay, or_zero=True)
-        self.feature_decay = positive_scale("feature_decay", feature_decay, or_zero=True)
-        if features not in ("free", "nonnegative"):
-            raise ValueError(f"features must be 'free' or 'nonnegative', got {describe(features)}")
-        self.features: Literal["free", "nonnegative"] = features
-        self.bias_decay = None if bias_decay is None else positive_scale("bias_decay", bias_decay, or_zero=True)
+        fields = fields_of(self.kind)
+        self.weight_decay: float = fields["weight_decay"].check(weight_decay)
+        self.feature_decay: float = fields["feature_decay"].check(feature_decay)
+        self.features: Literal["free", "nonnegative"] = fields["features"].check(features)
+        self.bias_decay: float | None = fields["bias_decay"].check(bias_decay)
 
     @property
     def has_bias(self) -> bool:
@@ -147,19 +145,6 @@ class RegularizedUFM(Problem):
         from .certificate import certify_regularized
 
         return certify_regularized(self, self.check(point), tolerance)
-
-    def parameters(self) -> dict[str, Any]:
-        """The keyword arguments that rebuild this model."""
-        return {
-            "loss": self.loss.spec,
-            "num_classes": self.num_classes,
-            "per_class": self.per_class,
-            "dim": self.dim,
-            "weight_decay": self.weight_decay,
-            "feature_decay": self.feature_decay,
-            "bias_decay": self.bias_decay,
-            **({"features": self.features} if self.nonnegative else {}),
-        }
 
 
 class RegularizedLinearization(ProblemLinearization):

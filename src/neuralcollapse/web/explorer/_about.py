@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from ... import __version__, losses
+from ..._support.model_fields import MODEL_FIELDS, ModelField
 from ...losses import LogitLoss
 from ...ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM, methods
 from ...ufm.solvers import methods_registry
@@ -34,6 +35,7 @@ def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
         "results": results,
         "places": list(places),
         "losses": [_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
+        "models": {kind: [_field(field) for field in declared] for kind, declared in MODEL_FIELDS.items()},
         "methods": {kind: methods(problem) for kind, problem in examples.items()},
         "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},
         "limits": {
@@ -53,3 +55,20 @@ def _loss(name: str) -> dict[str, Any]:
         if isinstance(getattr(loss, field.name), float)
     ]
     return {"name": name, "summary": loss.summary, "parameters": parameters}
+
+
+def _field(field: ModelField) -> dict[str, Any]:
+    """A model's field as the form asks for it."""
+    low, high = field.slider
+    slider: dict[str, Any] = {"min": low, "max": high}
+    if field.kind == "scale":
+        slider |= {"log": True} if high >= 1000 * low else {"step": low}
+    default = None if field.required else field.default
+    return {
+        "name": field.flag,
+        "kind": field.kind,
+        "label": field.label,
+        "value": default,
+        "optional": field.or_none,
+        **slider,
+    }

@@ -9,15 +9,14 @@ from torch import Tensor
 
 from ... import losses
 from ..._support.checks import describe, integer, real
+from ..._support.model_fields import MODEL_FIELDS, ModelField
 from ..._support.registry import unknown_name
-from ...ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM
+from ...ufm import Problem, problems
 
 __all__ = ["Fields", "Limits", "problem_of"]
 
 LONGEST = 200
 """Characters that a word may have."""
-
-MODELS = ("regularized", "normalized", "contrastive")
 
 
 class Fields:
@@ -112,8 +111,8 @@ class Limits:
 def problem_of(fields: Fields, limits: Limits) -> Problem:
     """The model that the fields name, by the names of the command line's options."""
     kind = fields.word("model", "regularized")
-    if kind not in MODELS:
-        raise unknown_name("model", kind, list(MODELS))
+    if kind not in MODEL_FIELDS:
+        raise unknown_name("model", kind, list(MODEL_FIELDS))
     classes = fields.integer("classes", minimum=2, maximum=limits.classes)
     per_class: int | list[int]
     if fields.has("counts"):
@@ -124,17 +123,22 @@ def problem_of(fields: Fields, limits: Limits) -> Problem:
     dim = fields.integer("dim", minimum=1, maximum=limits.dim)
     if limits.samples is not None and isinstance(per_class, int) and classes * per_class > limits.samples:
         raise ValueError(f"classes times per_class must be at most {limits.samples}, got {classes * per_class}")
-    if kind == "contrastive":
-        return ContrastiveUFM(classes, per_class, dim, fields.number("temperature", above=0, maximum=50))
-    loss = losses.logit_loss(fields.word("loss"))
-    if kind == "normalized":
-        return NormalizedUFM(loss, classes, per_class, dim, fields.number("temperature", above=0, maximum=1000))
-    return RegularizedUFM(
-        loss,
-        classes,
-        per_class,
-        dim,
-        fields.number("weight_decay", minimum=0, maximum=1e6),
-        fields.number("feature_decay", minimum=0, maximum=1e6),
-        fields.number("bias_decay", minimum=0, maximum=1e6) if fields.has("bias_decay") else None,
-    )
+    sizes = {"num_classes": classes, "per_class": per_class, "dim": dim}
+    values = {
+        field.name: sizes[field.name] if field.name in sizes else _value_of(fields, field)
+        for field in MODEL_FIELDS[kind]
+        if field.name in sizes or not (field.quiet or field.or_none) or fields.has(field.flag)
+    }
+    return problems[kind](**values)
+
+
+def _value_of(fields: Fields, field: ModelField) -> Any:
+    """A field that is no size, within what the page answers."""
+    if field.kind == "loss":
+        return losses.logit_loss(fields.word(field.flag))
+    if field.kind == "choice":
+        return fields.word(field.flag)
+    low, high = field.page
+    if field.kind == "integer":
+        return fields.integer(field.flag, minimum=max(field.minimum, int(low)), maximum=int(high))
+    return fields.number(field.flag, maximum=high, **({"minimum": low} if field.or_zero else {"above": low}))

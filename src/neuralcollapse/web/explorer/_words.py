@@ -2,6 +2,7 @@
 
 import shlex
 
+from ..._support.model_fields import MODEL_FIELDS
 from ...losses import LogitLoss
 from ...ufm import NormalizedUFM, Problem, RegularizedUFM
 
@@ -82,20 +83,13 @@ def dimension_sentence(problem: Problem) -> str:
 
 def command(verb: str, problem: Problem, **more: object) -> str:
     """The same on the command line."""
-    given = problem.parameters()
-    options = {
-        "loss": given.get("loss", "sc"),
-        "classes": given["num_classes"],
-        "per-class": given["per_class"],
-        "dim": given["dim"],
-        "weight-decay": given.get("weight_decay"),
-        "feature-decay": given.get("feature_decay"),
-        "bias-decay": given.get("bias_decay"),
-        "temperature": given.get("temperature"),
-        **more,
-    }
+    fields, given = MODEL_FIELDS[problem.kind], problem.parameters()
+    options: dict[str, object] = {} if "loss" in given else {"loss": "sc"}
+    options |= {field.flag.replace("_", "-"): given.get(field.name) for field in fields}
+    options |= more
     words = ["neuralcollapse", verb]
     for name, value in options.items():
         if value is not None:
-            words += [f"--{name}", f"{value:.12g}" if isinstance(value, float) else str(value)]
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            words += [f"--{name}", f"{value:.12g}" if isinstance(value, float) else text]
     return shlex.join(words)

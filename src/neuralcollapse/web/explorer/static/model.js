@@ -5,35 +5,47 @@ import * as controls from "./controls.js";
 import { el } from "./dom.js";
 
 let losses = [];
+let models = {};
 
+// The form follows the models' own declaration of their fields; only a loss and a bias have controls of their own.
 export function buildModel(about) {
   losses = about.losses;
+  models = about.models;
   controls.lossDefaults("", losses);
-  const kind = (...names) => () => names.includes(state.get("model"));
   const { number, only } = controls;
+  const rows = new Map();
+  for (const [kind, fields] of Object.entries(models)) {
+    for (const field of fields.filter((one) => one.kind === "loss" || one.label)) {
+      if (!rows.has(field.name)) rows.set(field.name, { field, kinds: [] });
+      rows.get(field.name).kinds.push(kind);
+    }
+  }
+  const control = ({ field, kinds }) => {
+    const row = field.kind === "loss" ? el("div", {}, controls.loss("", losses)) : field.optional ? el("div", {}, controls.bias("")) : plain(field);
+    return kinds.length === Object.keys(models).length ? row : only(() => kinds.includes(state.get("model")), row);
+  };
+  const plain = (field) => {
+    if (state.get(field.name) === undefined) state.setDefault(field.name, field.value ?? field.min);
+    const { min, max, log, step } = field;
+    return number(field.name, field.label, log ? { min, max, log } : step ? { min, max, step } : { min, max });
+  };
   return el("fieldset", { id: "model" },
     el("legend", {}, "Model"),
-    controls.select("model", "Constraint", [
-      ["regularized", "weight decay (regularised)"], ["normalized", "unit norms (normalised)"], ["contrastive", "contrastive, no classifier"],
-    ]),
-    only(kind("regularized", "normalized"), el("div", {}, controls.loss("", losses))),
-    number("classes", "classes K", { min: 2, max: 20 }),
-    number("per_class", "samples a class n", { min: 1, max: 50 }),
-    number("dim", "dimensions d", { min: 1, max: 40 }),
-    only(kind("regularized"), el("div", {},
-      number("weight_decay", "weight decay λW", { min: 1e-5, max: 1, log: true }),
-      number("feature_decay", "feature decay λH", { min: 1e-5, max: 1, log: true }),
-      controls.bias(""))),
-    only(kind("normalized", "contrastive"), number("temperature", "temperature τ", { min: 0.1, max: 10, step: 0.1 })),
+    controls.select("model", "Constraint", Object.keys(models).map((kind) => [kind, NAMES[kind] || kind])),
+    ...[...rows.values()].map(control),
   );
 }
 
+const NAMES = {
+  regularized: "weight decay (regularised)", normalized: "unit norms (normalised)", contrastive: "contrastive, no classifier",
+};
+
 export function modelFields() {
   const kind = state.get("model");
-  const fields = { model: kind, classes: state.get("classes"), per_class: state.get("per_class"), dim: state.get("dim") };
-  if (kind !== "contrastive") fields.loss = controls.lossSpec("", losses);
-  if (kind === "regularized") {
-    return { ...fields, weight_decay: state.get("weight_decay"), feature_decay: state.get("feature_decay"), bias_decay: controls.biasDecay("") };
+  const fields = { model: kind };
+  for (const field of models[kind]) {
+    if (field.kind === "loss") fields.loss = controls.lossSpec("", losses);
+    else if (field.label) fields[field.name] = field.optional ? controls.biasDecay("") : state.get(field.name);
   }
-  return { ...fields, temperature: state.get("temperature") };
+  return fields;
 }
