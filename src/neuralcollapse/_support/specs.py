@@ -35,7 +35,7 @@ class Spec:
             raise TypeError(f"a {kind} is named by a string such as 'name:key=value', got {describe(text)}")
         if len(text) > LONGEST:
             raise ValueError(f"{kind} must be at most {LONGEST} characters long, got {len(text)}")
-        name, _, tail = text.strip().partition(":")
+        _, _, tail = text.strip().partition(":")
         arguments: dict[str, object] = {}
         for part in _pieces(tail):
             key, equals, value = part.partition("=")
@@ -45,7 +45,25 @@ class Spec:
             if key in arguments:
                 raise ValueError(f"{kind} {_short(text)}: parameter {key!r} is given twice")
             arguments[key] = _literal(value.strip())
-        return Spec(name.strip(), arguments)
+        return Spec(Spec.name_of(text).strip(), arguments)
+
+    @staticmethod
+    def name_of(text: str) -> str:
+        """The name alone, of a text that may be no spec at all: what is before the colon.
+
+        >>> Spec.name_of("focal:gamma=3")
+        'focal'
+        """
+        return text.strip().partition(":")[0]
+
+    @property
+    def details(self) -> str:
+        """The arguments for people to read.
+
+        >>> Spec.parse("mse:alpha=5,target=2").details
+        'alpha=5, target=2'
+        """
+        return ", ".join(f"{key}={value}" for key, value in self.arguments.items())
 
     def __str__(self) -> str:
         pairs = ",".join(f"{key}={value!r}" for key, value in self.arguments.items())

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .specs import Spec
+
 __all__ = [
     "BLACK",
     "BLUE",
@@ -108,7 +110,7 @@ def look_of(spec: object) -> Look | None:
     >>> look_of("focal:gamma=2").short, look_of("ce").colour, look_of("adam")
     ('FL', '#0072B2', None)
     """
-    name = str(spec).partition(":")[0]
+    name = Spec.name_of(str(spec))
     return LOSSES.get(SHORT.get(name.lower(), name))
 
 

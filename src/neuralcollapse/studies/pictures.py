@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._support.files import write_bytes
+from .._support.specs import Spec
 from .._support.theme import (
     BLUE,
     GREEN,
@@ -135,10 +136,10 @@ def figure(rows: int = 1, columns: int = 1, *, size: tuple[float, float] | None 
 
 def loss_name(spec: str) -> str:
     """A loss in two or three letters, with what is not its default: "FL", "MSE (alpha=5)"."""
-    name, _, rest = spec.partition(":")
-    look = look_of(name)
-    short = name if look is None else look.short
-    return f"{short} ({rest.replace(',', ', ')})" if rest and short == "MSE" else short
+    loss = Spec.parse(spec, "loss")
+    look = look_of(loss.name)
+    short = loss.name if look is None else look.short
+    return f"{short} ({loss.details})" if loss.details and short == "MSE" else short
 
 
 def metric_name(name: str) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from .. import losses
+from .._support.specs import Spec
 from ..models import Classifier
 from ._distributed import Team, gathered
 from .plan import Plan
@@ -38,7 +39,7 @@ class Objective:
         self.plan, self.model, self.team, self.device = plan, model, team, device
         self.loss = losses.get(plan.loss)
         self.train_size = train_size
-        self.in_objective = plan.optimizer.partition(":")[0] == "lbfgs"
+        self.in_objective = Spec.name_of(plan.optimizer) == "lbfgs"
 
     def __call__(self, images: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
         """Objective and loss shares of ``images`` out of a batch of ``batch_size`` over all processes."""

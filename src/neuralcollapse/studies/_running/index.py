@@ -35,6 +35,11 @@ RUNS = ("accuracy", "loss", "value", "nc1", "nc2", "nc3")
 """Metrics whose last values are columns of ``runs``, the table that a bare condition is asked of."""
 
 
+def _column(metric: str) -> str:
+    """A metric's column in ``runs``: the loss's value stands beside its name."""
+    return "loss_value" if metric == "loss" else metric
+
+
 def write_index(folder: Path) -> list[str]:
     """Write ``folder/index/{studies,parts,cells,metrics}.parquet`` from the files of all studies and cells.
 
@@ -112,8 +117,7 @@ def query(folder: str | os.PathLike[str], text: str = "") -> Answer:
             database.execute(f"CREATE TABLE {name} AS SELECT * FROM read_parquet(?)", [str(file)])
         except duckdb.Error as error:
             raise ValueError(f"{file}: not readable ({str(error).splitlines()[0]})") from None
-    last = ", ".join(f"arg_max(m.value, m.step) FILTER (WHERE m.metric = '{name}') AS {name}" for name in RUNS)
-    last = last.replace("AS loss", "AS loss_value")
+    last = ", ".join(f"arg_max(m.value, m.step) FILTER (WHERE m.metric = '{name}') AS {_column(name)}" for name in RUNS)
     database.execute(
         "CREATE TABLE runs AS SELECT c.study, c.profile, c.label, c.loss, c.data, c.model, c.seed, m.split, "
         f"max(m.step) AS step, {last} FROM cells c JOIN metrics m ON c.study = m.study AND c.cell = m.cell "

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ... import losses
+from ..._support.specs import Spec
 from ...training import Plan, Run
 from .._cells import Train
 from .._common.plans import desk_plan, smoke_plan
@@ -119,7 +121,7 @@ def optimisation(loss: str, decay: float) -> dict[str, float]:
     The paper's squared error, eq. (6), is twice ours. Twice the rate with half the decay and half the clipping norm
     takes exactly the steps that it would.
     """
-    factor = 2.0 if loss.startswith("squared-error") else 1.0
+    factor = 2.0 if isinstance(losses.get(loss), losses.SquaredError) else 1.0
     return {"learning_rate": RATE * factor, "weight_decay": decay / factor, "clip_gradient": CLIP / factor}
 
 
@@ -169,7 +171,7 @@ def as_in_text(results: Results) -> Results:
 
 def name_of(data: str) -> str:
     """``cifar100:size=16`` as "CIFAR100"."""
-    return data.partition(":")[0].upper().replace("DIGITS", "digits")
+    return Spec.name_of(data).upper().replace("DIGITS", "digits")
 
 
 def fits(results: Results, least: float = FITTED) -> bool:

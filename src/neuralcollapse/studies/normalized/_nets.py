@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from ... import losses
+from ..._support.specs import Spec
 from ...training import Run
 from ...ufm import NormalizedUFM
 from .._results import Results
@@ -81,8 +82,9 @@ def as_in_text(results: Results) -> Results:
 
 def net_name(net: str) -> str:
     """``resnet18:width=8`` as "ResNet18, width 8"."""
-    kind, _, rest = net.partition(":")
-    return f"{kind.replace('resnet', 'ResNet')}, {rest.partition(',')[0].replace('=', ' ')}"
+    spec = Spec.parse(net, "net")
+    sizes = [f"{name} {size}" for name, size in spec.arguments.items()]
+    return ", ".join([spec.name.replace("resnet", "ResNet"), *sizes[:1]])
 
 
 def least_loss(num_classes: int, temperature: float) -> float:

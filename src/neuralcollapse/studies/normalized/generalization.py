@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._support.specs import Spec
 from .._cells import Train
 from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
@@ -149,9 +150,7 @@ class Generalization(Study):
                 heights, errors = [found.mean() for found in runs], [found.std() for found in runs]
                 drawn = axis.bar(spots, heights, 0.34, yerr=errors, color=colour(model, MODELS), label=model)
                 axis.bar_label(drawn, fmt="%.3g", fontsize=6.5, padding=1)
-                known = [
-                    (spot, PAPER.get((net.partition(":")[0], model))) for spot, net in zip(spots, nets, strict=True)
-                ]
+                known = [(spot, PAPER.get((Spec.name_of(net), model))) for spot, net in zip(spots, nets, strict=True)]
                 marks = [(spot, pair[name == "nc1"]) for spot, pair in known if pair is not None]
                 if results.profile == "paper":
                     label = "the paper's" if place == 0 else None

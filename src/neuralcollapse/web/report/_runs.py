@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from ..._support.specs import Spec
 from ..._support.theme import BLUE, GREEN, MARKS, RED, look_of
 from ...studies.pictures import metric_name
 from ...training import Plan, Run, closed_form_loss
@@ -70,10 +71,10 @@ def run_section(folder: Path, anchor: str) -> Section:
 
 
 def _loss_words(spec: str) -> str:
-    name, _, rest = spec.partition(":")
-    look = look_of(name)
-    words = name if look is None else look.words
-    return f"{words} ({rest})" if rest else words
+    loss = Spec.parse(spec, "loss")
+    look = look_of(loss.name)
+    words = loss.name if look is None else look.words
+    return f"{words} ({loss.details})" if loss.details else words
 
 
 def _decay(plan: Plan) -> str:
