@@ -154,6 +154,20 @@ def test_ids_of_pictures_are_made_unique():
     assert not set(re.findall(r'id="([^"]+)"', first)) & set(re.findall(r'id="([^"]+)"', second))
 
 
+def test_pictures_follow_the_pages_colours_but_letters_on_cells_do_not():
+    body = (
+        '<path d="M0 0" style="fill: #ffffff"/><path d="M0 0" style="stroke: #0072b2; fill: none"/>'
+        '<g style="fill: #ffffff"><path d="M0 0"/></g><path d="M0 0" style="stroke: #000000"/>'
+        '<path d="M0 0" style="fill: #440154"/>'
+    )
+    drawn = inline_svg(SVG.format(body), "p", "label")
+    assert "fill: var(--p-ffffff, #ffffff)" in drawn
+    assert "stroke: var(--p-0072b2, #0072b2)" in drawn
+    assert '<g style="fill: #ffffff">' in drawn
+    assert "stroke: currentColor" in drawn
+    assert "fill: #440154" in drawn
+
+
 def test_numbers_are_for_people():
     values = [0.0, -0.5, 1e-9, 123456.0, 2_000_000, True, float("nan"), [1, 2], None, 1 / 3]
     expected = ["0", "−0.5", "1×10⁻⁹", "1.235×10⁵", "2,000,000", "yes", "–", "1, 2", "–", "0.3333"]

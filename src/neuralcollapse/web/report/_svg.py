@@ -6,6 +6,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
+from ..theme import DARK_OF
+
 __all__ = ["inline_svg", "read_svg"]
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -14,6 +16,8 @@ GROUPS = {"g", "defs", "clipPath", "linearGradient", "radialGradient", "stop", "
 DRAWING = SHAPES | GROUPS | {"svg"}
 """Elements that are kept; scripts, styles (they would apply to the whole page) and metadata are not."""
 REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
+COLOUR = re.compile(r"(fill|stroke): (#[0-9a-f]{6})\b")
+PICTURE_COLOURS = {colour.lower() for colour in DARK_OF} | {"#e4e4e4"}
 SCALE = 1.45
 """Pictures are drawn for a column of a paper; a screen shows them larger."""
 LEAST = 0.9
@@ -51,6 +55,7 @@ def inline_svg(text: str, prefix: str, label: str, source: object = "picture") -
     body = "".join(_element(child, prefix, used) for child in root)
     return Markup(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{escape(box)}" role="img" aria-label="{escape(label)}" '
+        f'fill="currentColor" '
         f'style="width:{SCALE * width:.0f}pt;--least:{LEAST * width:.0f}pt">{body}</svg>'
     )
 
@@ -71,7 +76,8 @@ def _element(element: ElementTree.Element, prefix: str, used: set[str]) -> str:
     tag = element.tag.removeprefix(NAMESPACE)
     if tag not in DRAWING:
         return ""
-    attributes = "".join(_attribute(name, value, prefix, used) for name, value in element.attrib.items())
+    given = {name: _dressed(value, tag) if name == "style" else value for name, value in element.attrib.items()}
+    attributes = "".join(_attribute(name, value, prefix, used) for name, value in given.items())
     inner = "".join(_element(child, prefix, used) + str(escape(_words(child.tail))) for child in element)
     return f"<{tag}{attributes}>{escape(_words(element.text))}{inner}</{tag}>"
 
@@ -94,6 +100,22 @@ def _attribute(name: str, value: str, prefix: str, used: set[str]) -> str:
         if "url(" in value.replace(f"url(#{prefix}-", ""):
             return ""
     return f' {plain}="{escape(" ".join(value.split()))}"'
+
+
+def _dressed(style: str, tag: str) -> str:
+    """The style with the palette's colours, ink and paper as variables, so that a dark page shows a dark picture.
+
+    White letters stay white: they stand on dark cells.
+    """
+
+    def variable(match: re.Match[str]) -> str:
+        colour = match[2]
+        paper = colour == "#ffffff" and tag in ("path", "rect")
+        if colour == "#000000":
+            return f"{match[1]}: currentColor"
+        return f"{match[1]}: var(--p-{colour[1:]}, {colour})" if paper or colour in PICTURE_COLOURS else match[0]
+
+    return COLOUR.sub(variable, style)
 
 
 def _plain(name: str) -> str:
