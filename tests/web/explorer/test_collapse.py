@@ -84,6 +84,20 @@ def test_it_is_fast_enough_with_two_hundred_samples(watched):
     assert median < 33
 
 
+def test_for_lectures_the_picture_is_saved_and_letters_grow(watched):
+    page = watched.open("tab=collapse")
+    page.wait_for_function(f"() => {STEP} > 5")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save picture").click()
+    assert saved.value.suggested_filename.endswith(".png")
+    assert saved.value.path().read_bytes()[:4] == b"\x89PNG"
+    size = "parseFloat(getComputedStyle(document.querySelector('.scene-words')).fontSize)"
+    before = page.evaluate(size)
+    page.get_by_role("button", name="Large type").click()
+    assert page.evaluate(size) > 1.2 * before
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
 def test_old_addresses_open_what_they_named(watched):
     page = watched.open("classes=5&dim=8")
     page.wait_for_selector("#panel-optimum:not([hidden])")

@@ -2,7 +2,7 @@
 // The view "Collapse": a small model rolls downhill before one's eyes, and everything in it can be touched.
 
 import { Descent, collapse, copyOf, gradientSquare, labelsOf, leastValue, meansOf, normal, randomPoint } from "./ufm.js";
-import { Stage, classColour, drawCosines, magnify } from "./stage.js";
+import { Stage, classColour, colour, drawCosines, magnify } from "./stage.js";
 import { History, Timeline } from "./timeline.js";
 import { BASE, SCENES } from "./scenes.js";
 import { pictureOf } from "./space3.js";
@@ -117,6 +117,8 @@ export class CollapseView {
       el("button", { type: "button", title: "Push everything in a random direction", onclick: () => this.kick() }, "Kick"),
       el("button", { type: "button", title: "Put it at zero, a strict saddle", onclick: () => this.restart("zero") }, "To the saddle"),
       this.escapeButton,
+      el("button", { type: "button", title: "The picture as a PNG file", onclick: () => this.savePicture() }, "Save picture"),
+      el("button", { type: "button", title: "Larger letters, for a lecture room", "aria-pressed": "false", onclick: (/** @type {Event} */ event) => this.enlarge(/** @type {HTMLElement} */ (event.currentTarget)) }, "Large type"),
     );
     this.sceneLinks = SCENES.map((scene, index) =>
       el("button", { type: "button", class: "chip", onclick: () => this.scene(scene.id), title: `Key ${index + 1}` }, `${index + 1}. ${scene.title}`),
@@ -374,6 +376,37 @@ export class CollapseView {
     const gap = this.least === null ? null : Math.max(0, value - this.least);
     this.now = { step: this.steps, value, accuracy: correct, gap, ...measures, gradient: Math.sqrt(gradientSquare(this.descent.now.gradient)) };
     this.history.add(this.now);
+  }
+
+  // for lectures -------------------------------------------------------------------------------------------------------
+
+  /** The view and its lens, on the page's paper. */
+  drawn() {
+    const [width, height] = [this.canvas.width, this.canvas.height];
+    const picture = /** @type {HTMLCanvasElement} */ (el("canvas", {}));
+    [picture.width, picture.height] = [width, height];
+    const context = /** @type {CanvasRenderingContext2D} */ (picture.getContext("2d"));
+    context.fillStyle = colour("card");
+    context.fillRect(0, 0, width, height);
+    context.drawImage(this.canvas, 0, 0);
+    context.drawImage(this.lens, width - this.lens.width - 8, 8);
+    return picture;
+  }
+
+  savePicture() {
+    this.drawn().toBlob((blob) => {
+      if (!blob) return;
+      const address = URL.createObjectURL(blob);
+      el("a", { href: address, download: `collapse-${this.settings.scene || "tetrahedron"}-${this.steps}.png` }).click();
+      URL.revokeObjectURL(address);
+    });
+  }
+
+  /** @param {HTMLElement} button */
+  enlarge(button) {
+    const large = document.documentElement.classList.toggle("large");
+    button.setAttribute("aria-pressed", String(large));
+    this.#draw();
   }
 
   // touching it --------------------------------------------------------------------------------------------------------
