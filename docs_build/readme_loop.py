@@ -1,7 +1,7 @@
 """The README's picture: four clouds become a tetrahedron, as a short loop made from the model itself.
 
-``python docs_build/readme_loop.py`` writes docs/collapse.gif: gradient descent on the regularised model with K = 4 classes,
-d = 3 dimensions, from a random start; what is drawn are the iterates, turned slowly.
+``python docs_build/readme_loop.py`` writes docs/collapse.gif: gradient descent on the regularised model with K = 4
+classes in d = 3 dimensions, from a random start; what is drawn are the iterates, turned slowly.
 """
 
 import io
