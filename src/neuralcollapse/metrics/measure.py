@@ -145,8 +145,11 @@ def report_on(
         statistics, matrix, vector, SampleResults(), global_mean=settings.global_mean, classes=numbers, notes=notes
     )
     del statistics, matrix, vector
+    faster = None
+    if settings.passes is None and not exact and "projection" in again and "scatter" not in {*again, *missing}:
+        faster = again - {"projection"} | {"scatter"} if scatter_pays(geometry) else None
     names = tuple(metric.name for metric in settings.chosen)
-    task = Task(geometry, names, again, classes, None, missing, settings.decision_rows)
+    task = Task(geometry, names, again, classes, None, missing, settings.decision_rows, faster)
     second = look_again(source, targets, task)
     ranks = None
     if "ranks" in settings.needs:
@@ -190,6 +193,19 @@ def _selected(
     place[kept] = torch.arange(kept.shape[0])
     inside = (place[numbers] >= 0).nonzero().squeeze(1)
     return present[kept], place[numbers][inside], rows[inside], () if note is None else (note,)
+
+
+def scatter_pays(geometry: Geometry) -> bool:
+    """Whether nc1 of features below float64 comes faster from the d x d scatter than from projections.
+
+    Half of the scatter's products are enough, N d^2 / 2 against N d min(K-1, d). All singular values of the means must
+    be of one size, so that float32 products of samples are exact enough (checked again once the scatter is there).
+    """
+    count, dim = geometry.num_classes, geometry.dim
+    if 4 * (count - 1) < 3 * dim or geometry.total < 4 * dim or not bool((geometry.counts > 0).all()):
+        return False
+    values = geometry.full_spectrum.values if geometry.has_means else geometry.counts[:0]
+    return values.shape[0] == min(count - 1, dim) == geometry.rank and bool(values[-1] > 0.03 * values[0])
 
 
 def mean_of(features: object, dim: int) -> Tensor:

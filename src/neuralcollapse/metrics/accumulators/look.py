@@ -125,14 +125,25 @@ class Look:
 class Chunk:
     """Samples on the look's device with valid labels; what several accumulators need is computed once."""
 
-    def __init__(self, look: Look, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]):
+    def __init__(
+        self,
+        look: Look,
+        features: Float[Tensor, "n d"],
+        labels: Int[Tensor, " n"],
+        room: Float[Tensor, "n d"] | None = None,
+    ):
+        """``room`` is where the difference is to be written, if someone keeps it."""
         self._look, self._features = look, features.to(look.dtype)
+        self._room = room
         self.labels = labels
 
     @cached_property
     def difference(self) -> Float[Tensor, "n d"]:
         """H - m_y."""
-        result = self._look.centre.index_select(0, self.labels)
+        if self._room is None:
+            result = self._look.centre.index_select(0, self.labels)
+        else:
+            result = torch.index_select(self._look.centre, 0, self.labels, out=self._room)
         return torch.sub(self._features, result, out=result)
 
     @cached_property

@@ -6,6 +6,7 @@ stays in the cache of one core from the subtraction to the last sum, and no prod
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -94,10 +95,12 @@ def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondP
     geometry = task.geometry
     size = max(geometry.largest, float(geometry.global_mean.abs().max()))
     single = source.dtype != torch.float64 and geometry.largest > 1e-10 and size < 1e10
-    # The d x d products pay from a thousand rows on; all else stays in the cache of one core.
-    step = 2048 if "scatter" in task.needs else chunk_rows(source.dim)
-    for dtype in (torch.float32, torch.float64) if single else (torch.float64,):
-        whole = SecondPass(task, dtype)
+    step = chunk_rows(source.dim)
+    ways = [(torch.float32, task.needs), (torch.float64, task.needs)] if single else [(torch.float64, task.needs)]
+    if single and task.faster is not None:
+        ways.insert(0, (torch.float32, task.faster))
+    for dtype, needs in ways:
+        whole = SecondPass(replace(task, needs=needs), dtype)
         parts = _share(
             _chunks(source, step),
             lambda numbers, first=whole: _part(source, labels, step, numbers, first),

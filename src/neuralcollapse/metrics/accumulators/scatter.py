@@ -6,7 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["Scatter", "add_gram", "symmetric", "well_conditioned"]
+__all__ = ["Scatter", "add_gram", "enough_for_nc1", "symmetric", "well_conditioned"]
+
+WAITING = 4096
+"""Rows that wait for their products together: these pay from a thousand rows on, all else in chunks of the cache."""
 
 
 def add_gram(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
@@ -36,9 +39,20 @@ def well_conditioned(matrix: Float[Tensor, "d d"]) -> bool:
 
     Such products are right to 1e-7 of the largest entries, which is then 1 % of the least variance at worst.
     """
-    factor, failed = torch.linalg.cholesky_ex(matrix)
+    size = float(matrix.diagonal().max()) or 1.0
+    factor, failed = torch.linalg.cholesky_ex((matrix / size).to(torch.float32))
     pivots = factor.diagonal()
     return int(failed) == 0 and float(pivots.min()) ** 2 > 1e-5 * float(pivots.max()) ** 2
+
+
+def enough_for_nc1(matrix: Float[Tensor, "d d"], directions: Float[Tensor, "d r"], values: Float[Tensor, " r"]) -> bool:
+    """Whether a scatter of float32 products gives nc1 = sum_i v_i' S v_i / s_i^2 to 1e-5, in the worst case.
+
+    Each v_i' S v_i is off by at most some 1e-7 of the largest variance, whatever its own size.
+    """
+    inverse = (values[0] / values).square()
+    along = ((matrix @ directions) * directions).sum(0)
+    return bool(matrix.diagonal().max() * inverse.sum() <= 100 * (along @ inverse))
 
 
 class Scatter:
@@ -49,6 +63,24 @@ class Scatter:
 
     def __init__(self, dim: int, device: torch.device | None = None):
         self.total = torch.zeros(dim, dim, dtype=torch.float64, device=device)
+        self._waiting: Tensor | None = None
+        self._filled = 0
+
+    def room(self, count: int, dtype: torch.dtype) -> Float[Tensor, "n d"] | None:
+        """Where to write rows to be added before the next call; ``None`` for more than may wait."""
+        if self._filled + count > WAITING:
+            self._flush()
+        if count > WAITING:
+            return None
+        if self._waiting is None:
+            self._waiting = torch.empty(WAITING, self.total.shape[0], dtype=dtype, device=self.total.device)
+        self._filled += count
+        return self._waiting[self._filled - count : self._filled]
+
+    def _flush(self) -> None:
+        if self._waiting is not None and self._filled:
+            add_gram(self.total, self._waiting[: self._filled])
+        self._filled = 0
 
     def add(self, rows: Float[Tensor, "n d"]) -> None:
         """Add the Gram matrix of ``rows``."""
@@ -57,26 +89,32 @@ class Scatter:
 
     def merge(self, other: "Scatter") -> None:
         """Add another scatter; the distance of the means is added by :meth:`add`."""
+        other._flush()
         self.total += other.total.to(self.total.device)
 
     def result(self) -> Float[Tensor, "d d"]:
         """The symmetric sum."""
+        self._flush()
         return symmetric(self.total)
 
     def state(self) -> dict[str, Tensor]:
         """The sum by name."""
+        self._flush()
         return {"scatter": self.total}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         """Take over a sum."""
-        self.total = state["scatter"]
+        self.total, self._waiting, self._filled = state["scatter"], None, 0
 
     def to(self, device: torch.device) -> None:
         """Move the sum."""
+        self._flush()
+        self._waiting = None
         self.total = self.total.to(device)
 
     def all_reduce(self, group: Any = None) -> None:
         """Sum over processes whose scatters are about the same means."""
         from .processes import sum_over
 
+        self._flush()
         (self.total,) = sum_over([self.total], group)

@@ -21,7 +21,7 @@ from ..settings import needs_again, needs_of
 from . import Chunk, Decisions, Look, Margins, Projection, Ranks, Scatter, Spread
 from .moments import chunk_rows
 from .ranks import gram_bytes
-from .scatter import well_conditioned
+from .scatter import enough_for_nc1, well_conditioned
 from .statistics import ClassStatistics
 
 __all__ = ["SecondPass", "Task", "second_pass"]
@@ -43,6 +43,13 @@ class Task:
     missing: dict[str, str] = field(default_factory=dict)
     decision_rows: int | None = None
     """How many samples are decided; ``None`` for all."""
+    faster: frozenset[str] | None = None
+    """Needs that give the same metrics in less time, where float32 products are exact enough for them."""
+
+    @property
+    def metric_needs(self) -> frozenset[str]:
+        """What the metrics read, whichever way it is collected."""
+        return needs_of(select(self.metrics)) if self.metrics else self.needs
 
     @cached_property
     def numbers(self) -> Int[Tensor, " K"] | None:
@@ -143,12 +150,14 @@ class SecondPass:
         """Add a chunk of finite rows with valid labels, where the sums are; ``row`` is the number of its first."""
         self._row = self._row if row is None else row
         look = self._ready(features.device)
-        chunk = Chunk(look, features, labels)
+        scatter = self._sums.get("scatter")
+        room = None if scatter is None else scatter.room(labels.shape[0], look.dtype)
+        chunk = Chunk(look, features, labels, room)
         for name in ("spread", "projection", "ranks"):
             if name in self._sums:
                 self._sums[name].add(chunk)
-        if "scatter" in self._sums:
-            self._sums["scatter"].add(chunk.difference)
+        if scatter is not None and chunk.difference is not room:
+            scatter.add(chunk.difference)
         if "decisions" in self._sums or "margins" in self._sums:
             few = self._sampled(chunk, features, labels)
             for name in ("decisions", "margins"):
@@ -258,8 +267,11 @@ class SecondPass:
         """Whether products in float32 are enough for what was collected."""
         if "scatter" not in self._sums:
             return True
-        scatter = self.results().scatter
-        return scatter is not None and well_conditioned(scatter)
+        scatter, task = self.results().scatter, self._attached()
+        if scatter is None or "projection" in task.needs or "projection" not in task.metric_needs:
+            return scatter is not None and well_conditioned(scatter)
+        spectrum = task.geometry.spectrum
+        return enough_for_nc1(scatter, spectrum.directions, spectrum.values)
 
     def report(
         self,

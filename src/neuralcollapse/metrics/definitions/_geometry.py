@@ -129,7 +129,7 @@ class Geometry:
     def full_spectrum(self) -> Spectrum:
         """The thin SVD of M, cut at the rounding of float64 only."""
         centred = self.centred
-        if self.precision != torch.float64 and centred.shape[0] >= 2 * centred.shape[1]:
+        if self.precision != torch.float64 and 3 * centred.shape[0] >= 4 * centred.shape[1]:
             spectrum = self._spectrum_of_gram()
             if spectrum is not None:
                 return spectrum

@@ -33,22 +33,19 @@ def projected_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"], 
         inside = inside - ones @ (ones.T @ inside)
     else:
         inside = torch.linalg.qr(torch.cat([ones, torch.eye(count, dtype=left.dtype)[:, 1:]], dim=1)).Q[:, 1:]
-    product = _product(left, right, inside, inside)
-    size = math.sqrt(
-        sum(float(_product(left, right, a, b).square().sum()) for a in (inside, ones) for b in (inside, ones))
-    )
+    # A in coordinates (inside, ones): the block inside, and the rest of its squares.
+    same = factors[0] is factors[-1]
+    inner_left, ones_left = inside.T @ left, ones.T @ left
+    inner_right, ones_right = (inner_left, ones_left) if same else (inside.T @ right, ones.T @ right)
+    product = inner_left @ inner_right.T
+    crossing = (inner_left @ ones_right.T, ones_left @ inner_right.T, ones_left @ ones_right.T)
+    rest = sum(float(block.square().sum()) for block in crossing)
+    size = math.sqrt(float(product.square().sum()) + rest)
     if size == 0.0:
         raise NotApplicableError("the product of the two matrices is zero")
     vectors = torch.linalg.eigh((product + product.T) / 2).eigenvectors[:, -rank:]
     difference = product / size - vectors @ vectors.T / math.sqrt(rank)
-    rest = sum(
-        float(_product(left, right, a, b).square().sum()) for a, b in ((inside, ones), (ones, inside), (ones, ones))
-    )
     return math.sqrt(float(difference.square().sum()) + rest / size**2)
-
-
-def _product(left: Tensor, right: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    return (first.T @ left) @ (second.T @ right).T
 
 
 @define(
