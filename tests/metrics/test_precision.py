@@ -226,3 +226,71 @@ def test_many_classes_in_few_dimensions(smallest):
     report = nc.measure(H, y, metrics="nc1")
     assert report.rank == dim
     assert report.nc1 == pytest.approx(expected, rel=1e-5)
+
+
+def waited(monkeypatch):
+    """The sizes of the blocks of rows that were left to the scatter of a second look."""
+    from neuralcollapse.metrics.accumulators import Scatter
+
+    sizes, room = [], Scatter.room
+    monkeypatch.setattr(Scatter, "room", lambda self, count, dtype: (sizes.append(count), room(self, count, dtype))[1])
+    return sizes
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+@pytest.mark.parametrize(("classes", "dim"), [(60, 40), (45, 50)])
+@pytest.mark.parametrize(("spread", "offset"), [(0.3, 1.0), (1e-2, 30.0)])
+def test_nc1_of_many_classes_comes_from_the_scatter(classes, dim, spread, offset, dtype, monkeypatch):
+    generator = torch.Generator().manual_seed(8)
+    y = torch.arange(classes).repeat(12)
+    # Singular values of one size: orthonormal columns, or rows up to their mean.
+    tall = torch.linalg.qr(normal(generator, max(classes, dim), min(classes, dim))).Q
+    means = (tall if classes > dim else tall.T) * classes**0.5
+    H = (means[y] + spread * normal(generator, len(y), dim) + offset).to(dtype)
+    sizes = waited(monkeypatch)
+    report = nc.measure(H, y, metrics="nc1")
+    assert sum(sizes) == len(y)
+    nc1, _, rank = truth(H, y, min(dim, classes - 1))
+    assert report.rank == rank
+    assert report.nc1 == pytest.approx(nc1, rel=1e-5)
+    again = nc.measure(H, y, metrics="nc1", passes=2).nc1
+    assert report.nc1 == pytest.approx(again, rel=1e-6)
+    assert sum(sizes) == len(y)
+
+
+def test_nc1_of_many_classes_at_deep_collapse(monkeypatch):
+    generator = torch.Generator().manual_seed(9)
+    y = torch.arange(60).repeat(12)
+    means = torch.linalg.qr(normal(generator, 60, 40)).Q * 60**0.5
+    H = (means[y] + 1e-6 * normal(generator, len(y), 40) + 30).float()
+    sizes = waited(monkeypatch)
+    report = nc.measure(H, y, metrics="nc1")
+    assert sum(sizes) == len(y)
+    assert report.nc1 == pytest.approx(truth(H, y, 40)[0], rel=1e-5)
+
+
+def test_a_scatter_that_hides_the_span_of_the_means_is_not_used():
+    """Variances of 1 off the span of the means and 1e-8 along it, turned so that every entry mixes the two."""
+    generator = torch.Generator().manual_seed(10)
+    classes, dim = 40, 50
+    y = torch.arange(classes).repeat(12)
+    frame = torch.nn.functional.pad(nc.frames.simplex_etf(classes, classes - 1), (0, dim - classes + 1))
+    noise = normal(generator, len(y), dim)
+    noise[:, : classes - 1] *= 1e-4
+    turn = torch.linalg.qr(normal(generator, dim, dim)).Q
+    H = ((frame[y] + noise) @ turn).float()
+    assert nc.measure(H, y, metrics="nc1").nc1 == pytest.approx(truth(H, y, classes - 1)[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("per_class", "dim"), [(40, 90), (150, 30), (1, 20), (2, 20)])
+@pytest.mark.parametrize("offset", [0.0, 5.0])
+def test_numerical_ranks_of_every_dtype(per_class, dim, offset, dtype):
+    generator = torch.Generator().manual_seed(11)
+    y = torch.arange(4).repeat(per_class)
+    y = torch.cat([y, torch.tensor([0])])
+    H = (normal(generator, 4, dim)[y] + 0.4 * normal(generator, len(y), dim) + offset).to(dtype)
+    singular = [torch.linalg.svdvals(H[y == k].double()) for k in range(4)]
+    expected = sum(float(s.sum() ** 2 / s.square().sum()) for s in singular) / 4
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-6
+    assert nc.measure(H, y, metrics="numerical_rank").numerical_rank == pytest.approx(expected, rel=tolerance)
