@@ -275,8 +275,10 @@ def test_a_scatter_that_hides_the_span_of_the_means_is_not_used():
     classes, dim = 40, 50
     y = torch.arange(classes).repeat(12)
     frame = torch.nn.functional.pad(nc.frames.simplex_etf(classes, classes - 1), (0, dim - classes + 1))
-    noise = normal(generator, len(y), dim)
-    noise[:, : classes - 1] *= 1e-4
+    half = normal(generator, len(y) // 2, dim)
+    half[:, : classes - 1] *= 1e-4
+    # In pairs, so that the class means have none of it.
+    noise = torch.cat([half, -half])
     turn = torch.linalg.qr(normal(generator, dim, dim)).Q
     H = ((frame[y] + noise) @ turn).float()
     assert nc.measure(H, y, metrics="nc1").nc1 == pytest.approx(truth(H, y, classes - 1)[0], rel=1e-5)
