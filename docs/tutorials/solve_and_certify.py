@@ -18,7 +18,7 @@ print(f"{best.regime}: value {best.value:.9f}, logit scale {best.logit_scale:.4f
 # A solver that knows nothing of it goes to the same value from a random start. Its trace has NC1 and NC2 on the way:
 
 # %%
-trace = nc.ufm.solve(model, method="gradient-descent", seed=0, record=("gap", "nc1", "nc2"))
+trace = nc.ufm.solve(model, method="gradient-descent", seed=0, record=("gap", "nc1", "nc2"), every=1)
 print(f"{trace.message}; {trace.value - best.value:.1e} above the closed form")
 figure = trace.plot()
 

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from neuralcollapse.studies import Answer
 pytestmark = pytest.mark.unchecked
 load_entries("neuralcollapse.cli", [str(Path(cli.__file__).parent)])
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-HEIGHTS = {"study-list": 75, "results": 12, "measure": 16, "train": 12}
+HEIGHTS = {"study-list": 8, "results": 12, "measure": 16, "train": 12}
 COLUMNS = ("study", "profile", "cell", "loss", "data", "model", "seed", "split", "accuracy", "nc1", "nc2", "nc3")
 SAME = ("mnist:size=14", "resnet8:width=8", 10, "train")
 ROWS = [
@@ -55,6 +56,39 @@ def screen(monkeypatch, tmp_path, capsys):
     return run
 
 
+STUDIES = {
+    "losses/collapse": (
+        "Do the features and the classifier collapse alike under CE, FL, LS and MSE?",
+        ("1", "5"),
+        "25 min",
+    ),
+    "normalized/overparameterization": (
+        "Do normalised nets fit and collapse in fewer epochs than regularised ones as nets grow, and why?",
+        ("6", "table 2"),
+        "30 min on 1 core, the cells of another study",
+    ),
+}
+
+
+@pytest.fixture
+def two_studies(monkeypatch):
+    """Two studies whose texts stay as they are."""
+    made = {
+        name: SimpleNamespace(id=name, question=question, figures=figures, costs={"desk": cost})
+        for name, (question, figures, cost) in STUDIES.items()
+    }
+    monkeypatch.setattr(studies_layer, "studies", made)
+    monkeypatch.setattr(studies_layer, "get", made.__getitem__)
+
+
+@pytest.mark.parametrize("width", [80, 50])
+def test_the_list_of_all_studies_has_two_lines_for_each(screen, width):
+    *lines, _, _ = screen("study list", width)
+    assert len(lines) == 2 * len(studies_layer.studies)
+    assert max(map(len, lines)) <= width
+    assert [line.split()[0] for line in lines[::2]] == list(studies_layer.studies)
+
+
 COMMANDS = {
     "study-list": "study list",
     "results": "results",
@@ -76,7 +110,7 @@ def words_of(lines):
 
 @pytest.mark.parametrize("width", [80, 50])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_screen(screen, name, width):
+def test_a_screen(screen, two_studies, name, width):
     lines = steady(name, screen(COMMANDS[name].format(width), width))
     body = [line for line in lines if not line.startswith(("next: ", "      neuralcollapse", "finished: "))]
     assert max(map(len, body)) <= width
