@@ -5,7 +5,8 @@ A :class:`Source` hands out rows, so that the same code measures a tensor in mem
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,7 +18,9 @@ from .._support.checks import describe, integer
 __all__ = [
     "IGNORED",
     "Array",
+    "GlobalMean",
     "Labels",
+    "Metrics",
     "NonFiniteError",
     "Source",
     "all_finite",
@@ -32,6 +35,9 @@ __all__ = [
 
 Array = Tensor | np.ndarray
 Labels = Tensor | np.ndarray | Sequence[int]
+GlobalMean = Literal["samples", "classes"]
+Metrics = str | Sequence[str] | Set[str] | None
+"""``"core"`` (or ``None``), ``"all"``, a name or names."""
 
 IGNORED = -100
 """The label that marks a sample to leave out, as in ``torch.nn.CrossEntropyLoss``."""

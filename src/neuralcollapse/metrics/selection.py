@@ -1,7 +1,6 @@
 """Which classes a report is about: all, those that have samples, or those with enough of them."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor
@@ -26,8 +25,8 @@ class Selection:
 
     """
 
-    present_only: Any = False
-    min_samples: Any = 1
+    present_only: bool = False
+    min_samples: int = 1
 
     def __post_init__(self) -> None:
         flag("present_only", self.present_only)

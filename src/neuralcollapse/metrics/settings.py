@@ -1,6 +1,6 @@
 """What to measure, checked once: the metrics and what they need, which classes, and what may be kept in memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -9,17 +9,13 @@ import torch
 
 from .._support.checks import integer, real
 from .definitions._registry import Metric, select
-from .inputs import IGNORED
+from .inputs import IGNORED, GlobalMean, Metrics
 from .precision import as_precision
 from .selection import Selection
 
 __all__ = ["MEMORY_LIMIT", "GlobalMean", "Metrics", "Settings", "check_level", "needs_again", "needs_of"]
 
 MEMORY_LIMIT = 1 << 30
-
-GlobalMean = Literal["samples", "classes"]
-Metrics = str | Sequence[str] | None
-"""``"core"`` (or ``None``), ``"all"``, a name or names."""
 
 
 def needs_of(chosen: Iterable[Metric]) -> frozenset[str]:

@@ -52,7 +52,8 @@ class NeuralCollapse(Metric):
     ):
         super().__init__(**options)
         self.num_classes, self.dim, self.ignore_label = num_classes, dim, ignore_label
-        self.global_mean, self.precision = global_mean, precision
+        self.global_mean: GlobalMean = global_mean
+        self.precision = precision
         self.selection = Selection(present_only, min_samples)
         settings = Settings(metrics, None, global_mean, ignore_label, sys.maxsize, self.selection, precision=precision)
         self.metrics = tuple(metric.name for metric in settings.chosen)

@@ -14,7 +14,18 @@ from ..._support.checks import describe, integer
 from ..._support.tensors import read_tensors, write_tensors
 from ..definitions._geometry import Geometry, SampleResults, geometry_of
 from ..definitions._registry import select
-from ..inputs import all_finite, as_classifier, as_labels, as_source, check_labels, nonfinite_error
+from ..inputs import (
+    Array,
+    GlobalMean,
+    Labels,
+    Source,
+    all_finite,
+    as_classifier,
+    as_labels,
+    as_source,
+    check_labels,
+    nonfinite_error,
+)
 from ..report.report import CollapseReport, evaluate, select_classes
 from ..selection import Selection
 from ..settings import needs_again, needs_of
@@ -121,7 +132,7 @@ class SecondPass:
     # filling ------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def update(self, features: Any, labels: Any) -> None:
+    def update(self, features: Array | Source, labels: Labels) -> None:
         """Add a batch of the same samples as in the first pass, in any order and split."""
         task = self._attached()
         source = as_source("features", features)
@@ -177,7 +188,7 @@ class SecondPass:
         look = self._ready(features.device)
         return Chunk(look, features.index_select(0, kept), labels.index_select(0, kept))
 
-    def merge(self, other: Any) -> "SecondPass":
+    def merge(self, other: "SecondPass") -> "SecondPass":
         """Add what another second pass over other samples, from the same statistics, has seen."""
         if not isinstance(other, SecondPass):
             raise TypeError(f"other must be a SecondPass, got {describe(other)}")
@@ -371,10 +382,10 @@ def second_pass(
     bias: object,
     *,
     metrics: object,
-    global_mean: Any,
-    memory_limit: Any,
+    global_mean: GlobalMean,
+    memory_limit: int,
     selection: Selection,
-    decision_rows: Any = None,
+    decision_rows: int | None = None,
 ) -> SecondPass:
     """See :meth:`ClassStatistics.second_pass`."""
     integer("memory_limit", memory_limit, minimum=0)

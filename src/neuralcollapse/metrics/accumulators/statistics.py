@@ -1,7 +1,7 @@
 """Mergeable float64 class statistics: counts, class means and the scatter within classes, exact in any split."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +11,19 @@ from ..._support.checks import describe, integer
 from ..._support.checks import device as as_device
 from ..._support.memory import available_memory
 from ..._support.tensors import read_tensors, write_tensors
-from ..inputs import IGNORED, all_finite, as_labels, as_source, check_labels, nonfinite_error
+from ..inputs import (
+    IGNORED,
+    Array,
+    GlobalMean,
+    Labels,
+    Metrics,
+    Source,
+    all_finite,
+    as_labels,
+    as_source,
+    check_labels,
+    nonfinite_error,
+)
 from ..precision import DIGITS, as_precision, digits_of
 from ..selection import Selection
 from .moments import Moments
@@ -51,11 +63,11 @@ class ClassStatistics:
 
     def __init__(
         self,
-        num_classes: Any,
-        dim: Any,
+        num_classes: int,
+        dim: int,
         *,
-        passes: Any = 1,
-        ignore_label: Any = IGNORED,
+        passes: int = 1,
+        ignore_label: int | None = IGNORED,
         device: str | torch.device | None = None,
     ):
         self.num_classes = integer("num_classes", num_classes, minimum=2)
@@ -184,7 +196,7 @@ class ClassStatistics:
     # filling it ---------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def update(self, features: Any, labels: Any, *, precision: torch.dtype | None = None) -> None:
+    def update(self, features: Array | Source, labels: Labels, *, precision: torch.dtype | None = None) -> None:
         """Add a batch: ``features`` (B, d) of any floating dtype and device, integer ``labels`` (B,).
 
         Samples labelled ``ignore_label`` are skipped. A bad batch raises and changes nothing. ``precision``
@@ -214,11 +226,11 @@ class ClassStatistics:
         """Add rows without checks: finite, with labels in 0..K-1."""
         self._moments.add(features.to(self.device), labels.to(self.device), precision, self._scatter)
 
-    def merge(self, other: Any) -> "ClassStatistics":
+    def merge(self, other: "ClassStatistics") -> "ClassStatistics":
         """Add the samples that ``other`` has seen (of the same classes, dimension and number of passes)."""
         self._check_alike(other)
         self._moments.merge(other._moments, self._scatter)
-        if self._scatter is not None:
+        if self._scatter is not None and other._scatter is not None:
             self._scatter.merge(other._scatter)
         return self
 
@@ -243,13 +255,13 @@ class ClassStatistics:
 
     def report(
         self,
-        weight: Any = None,
-        bias: Any = None,
+        weight: Array | None = None,
+        bias: Array | None = None,
         *,
-        metrics: Any = None,
-        global_mean: Any = "samples",
-        present_only: Any = False,
-        min_samples: Any = 1,
+        metrics: Metrics = None,
+        global_mean: GlobalMean = "samples",
+        present_only: bool = False,
+        min_samples: int = 1,
     ) -> "CollapseReport":
         """Every measure that these statistics give; the others are listed with the reason.
 
@@ -292,15 +304,15 @@ class ClassStatistics:
 
     def second_pass(
         self,
-        weight: Any = None,
-        bias: Any = None,
+        weight: Array | None = None,
+        bias: Array | None = None,
         *,
-        metrics: Any = None,
-        global_mean: Any = "samples",
-        memory_limit: Any = 1 << 30,
-        present_only: Any = False,
-        min_samples: Any = 1,
-        decision_rows: Any = None,
+        metrics: Metrics = None,
+        global_mean: GlobalMean = "samples",
+        memory_limit: int = 1 << 30,
+        present_only: bool = False,
+        min_samples: int = 1,
+        decision_rows: int | None = None,
     ) -> "SecondPass":
         """A stream over the same samples for what needs the means first; its ``report()`` has all measures.
 
