@@ -20,7 +20,7 @@ from neuralcollapse.cli import main
 from neuralcollapse.studies import run_studies
 from neuralcollapse.training import train
 
-MOST = 40
+MOST = 25
 """Kills of one run before it is let through."""
 
 

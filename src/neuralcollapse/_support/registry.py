@@ -5,13 +5,11 @@ registers its class with ``@registry.add("name")``. Adding an entry is adding a 
 """
 
 import difflib
-import importlib
 import inspect
-import os
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, overload
 
+from .entries import load_entries
 from .specs import Spec
 
 __all__ = ["Registry", "load_entries", "unknown_name"]
@@ -26,20 +24,6 @@ def unknown_name(kind: str, name: object, known: list[str]) -> ValueError:
     close = difflib.get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return ValueError(f"unknown {kind} {str(name)!r}{hint} (known: {', '.join(known)})")
-
-
-def load_entries(package: str, path: list[str]) -> None:
-    """Import every public module of ``package`` so that its entries register themselves.
-
-    Raises:
-        OSError: if the folder cannot be read (no file handles left), which would otherwise look like an empty one.
-
-    """
-    for folder in path:
-        os.listdir(folder)
-    for module in sorted(pkgutil.iter_modules(path), key=lambda m: m.name):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"{package}.{module.name}")
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):

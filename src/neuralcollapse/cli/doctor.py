@@ -17,9 +17,9 @@ OPTIONAL = {
 
 @app.command
 def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """Say which versions are installed, how many threads are in use, and whether a small solve checks out.
+    """Say which versions are installed, what is wrong with them, and whether a small solve checks out.
 
-    Exit code 1 when something that is needed does not work.
+    Exit code 1 when something that is needed does not work; a warning alone leaves it at 0.
 
     **Try:**
 
@@ -60,10 +60,11 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
             optional[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             optional[name] = None
-    problem = _self_check()
+    problem, warnings = _self_check(), _warnings()
     data = os.environ.get("NEURALCOLLAPSE_DATA")
     if json:
-        print_json({**facts, "optional": optional, "data": data, "healthy": problem is None, "problem": problem})
+        state = {"healthy": problem is None, "problem": problem, "warnings": warnings}
+        print_json({**facts, "optional": optional, "data": data, **state})
         return 0 if problem is None else 1
 
     table = Table(title="neuralcollapse doctor", show_header=False)
@@ -74,6 +75,8 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     table.add_row("NEURALCOLLAPSE_DATA", data or styled(("not set: only the embedded data sets", "dim")))
     console = terminal()
     console.print(table)
+    for line in warnings:
+        console.print(styled(("warning", "yellow"), f": {line}"))
     if problem is None:
         words = ": a small model was evaluated, certified and agrees with its closed form"
         console.print(styled(("healthy", "green"), words))
@@ -81,6 +84,52 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
         return 0
     console.print(styled(("unhealthy", "red"), f": {problem}"))
     return 1
+
+
+def _warnings() -> list[str]:
+    """What is wrong with an installation though it may work: versions, threads, CUDA, a torchvision that breaks."""
+    import importlib.util
+    import os
+
+    import torch
+
+    found = _unmet()
+    threads, cores = torch.get_num_threads(), os.cpu_count() or 1
+    if threads > cores:
+        found.append(f"torch uses {threads} threads on {cores} cores: set OMP_NUM_THREADS={cores} or less")
+    if torch.version.cuda is not None and not torch.cuda.is_available():
+        found.append(f"this torch is built for CUDA {torch.version.cuda}, but finds no device: training uses the CPU")
+    try:
+        if importlib.util.find_spec("torchvision") is not None:
+            importlib.import_module("torchvision")
+    except Exception as error:
+        text = " ".join(str(error).split())[:120]
+        found.append(
+            f"torchvision does not fit torch {torch.__version__} ({text}): uninstall it, or install the one for this "
+            "torch; torchmetrics and transformers import it"
+        )
+    return found
+
+
+def _unmet() -> list[str]:
+    """Requirements of this package that are missing or of another version than it asks for."""
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    found = []
+    for text in metadata.requires("neuralcollapse") or []:
+        wanted = Requirement(text)
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = metadata.version(wanted.name)
+        except metadata.PackageNotFoundError:
+            found.append(f"{wanted.name} is not installed: this needs {wanted}")
+            continue
+        if not wanted.specifier.contains(version, prereleases=True):
+            found.append(f"{wanted.name} is {version}: this needs {wanted}")
+    return found
 
 
 def _self_check() -> str | None:

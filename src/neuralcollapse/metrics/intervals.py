@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import torch
 from jaxtyping import Int
-from scipy.stats import t as student
+from scipy.special import stdtrit  # Student's quantile, without the half second that scipy.stats takes
 from torch import Tensor
 
 from .._support.checks import describe, integer, real
@@ -67,7 +67,7 @@ def jackknife_interval(metric: Metric, value: float, without: Sequence[float], l
     points = [math.log(x) if scaled else x for x in without]
     mean = math.fsum(points) / count
     error = math.sqrt((count - 1) / count * math.fsum((x - mean) ** 2 for x in points))
-    width = float(student.ppf((1 + level) / 2, count - 1)) * error
+    width = float(stdtrit(count - 1, (1 + level) / 2)) * error
     low, high = (value * math.exp(-width), value * math.exp(width)) if scaled else (value - width, value + width)
     return max(low, metric.lowest), min(high, metric.highest)
 
