@@ -44,9 +44,11 @@ def train(
     feature_decay_over: Literal["set", "batch", "unit"] | None = None,
     bias_decay: float | None = None,
     precision: Literal["float32", "bfloat16"] | None = None,
+    channels_last: bool | None = None,
     device: str | None = None,
     seed: int | None = None,
     measure: str | None = None,
+    metrics: Annotated[tuple[str, ...] | None, Parameter(negative="", consume_multiple=True)] = None,
     resume: OffByDefault = False,
     keep: int = 2,
     save_features: OffByDefault = False,
@@ -130,12 +132,16 @@ def train(
         Decay of the bias b.
     precision
         float32 or bfloat16 (slow on most CPUs).
+    channels_last
+        Whether images lie in memory with their channels last (default).
     device
         auto, cpu, cuda or cuda:N.
     seed
         Seed of everything random.
     measure
         Epochs to measure at: log, every, or a list such as 1,10,100.
+    metrics
+        Names of the metrics to measure, such as nc1 nc2 (default: all).
     resume
         Go on with the run in --out, or start it if there is none.
     keep
@@ -144,42 +150,13 @@ def train(
         Write the final features of the training and test sets.
 
     """
+    options = dict(locals())
     from ..training import Plan, TrainingStopped
     from ..training import train as run_training
     from ._train_progress import Display
 
-    given = {
-        "data": data,
-        "per_class": per_class,
-        "test_per_class": test_per_class,
-        "validation": validation,
-        "imbalance": imbalance,
-        "random_labels": random_labels or None,
-        "augment": augment or None,
-        "shuffle": shuffle,
-        "model": model,
-        "init": init,
-        "head": head,
-        "loss": loss,
-        "loss_scale": loss_scale,
-        "views": views,
-        "projection": projection,
-        "optimizer": optimizer,
-        "learning_rate": learning_rate,
-        "schedule": schedule,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "clip_gradient": clip_gradient,
-        "decay_on": decay_on,
-        "weight_decay": weight_decay,
-        "feature_decay": feature_decay,
-        "feature_decay_over": feature_decay_over,
-        "bias_decay": bias_decay,
-        "precision": precision,
-        "device": device,
-        "seed": seed,
-        "measure": _epochs(measure),
-    }
+    given = {name: value for name, value in options.items() if name in Plan.model_fields}
+    given |= {"random_labels": random_labels or None, "augment": augment or None, "measure": _epochs(measure)}
     fields: dict[str, Any] = {} if plan is None else Plan.from_file(plan).model_dump()
     fields |= {name: value for name, value in given.items() if value is not None}
     fields["model"] = _sized(str(fields.get("model", Plan().model)), width=width, feature_dim=feature_dim)
