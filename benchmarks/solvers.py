@@ -31,7 +31,7 @@ import torch
 from _tables import Tables
 
 from neuralcollapse import losses
-from neuralcollapse.ufm import NormalizedUFM, RegularizedUFM, methods, solve
+from neuralcollapse.ufm import NormalizedUFM, RegularizedUFM, methods, solve, solve_many
 
 torch.set_num_threads(1)
 
@@ -384,6 +384,32 @@ def recording(sizes: tuple[int, int, int], repeats: int) -> None:
     )
 
 
+def batch(sizes: tuple[int, int, int], trials: int, repeats: int) -> None:
+    """Many trials as one tensor against one after the other, interleaved; the largest difference of final values."""
+    problems = {
+        "normalised cross-entropy": NormalizedUFM("ce", *sizes),
+        "regularised cross-entropy": RegularizedUFM("ce", *sizes, 5e-3, 5e-3),
+        "regularised focal, gamma = 3, with a bias": RegularizedUFM("focal:gamma=3", *sizes, 1e-3, 1e-3, 1e-3),
+    }
+    rows = []
+    for label, problem in problems.items():
+        for method in ("gradient-descent", "conjugate-gradient", "lbfgs"):
+            solve_many(problem, range(10), method, batched=True)
+            best = [math.inf, math.inf]
+            apart, together = [], []
+            for _ in range(repeats):
+                begin = time.process_time()
+                apart = [solve(problem, method, seed=seed) for seed in range(trials)]
+                middle = time.process_time()
+                together = solve_many(problem, range(trials), method, batched=True)
+                best = [min(best[0], middle - begin), min(best[1], time.process_time() - middle)]
+            off = max(abs(one.value - other.value) for one, other in zip(apart, together, strict=True))
+            rows.append([label, method, shown(best[0]), shown(best[1]), f"{best[0] / best[1]:.1f}x", f"{off:.0e}"])
+    title = "{} trials of K = {}, n = {}, d = {} to a gradient norm of 1e-8".format(trials, *sizes)
+    columns = ["problem", "method", "one after the other, s", "one batch, s", "ratio", "difference of values"]
+    TABLES.add("batch", title, columns, rows)
+
+
 def starts(count: int) -> None:
     """The problems of the tests from ``count`` random starts by every method: excess over the closed form."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -431,7 +457,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes only")
     parser.add_argument("--large", action="store_true", help="the largest problem besides")
-    parts = ["normalized", "regularized", "growth", "memory", "recording", "starts", "large"]
+    parts = ["normalized", "regularized", "growth", "memory", "recording", "batch", "starts", "large"]
     parser.add_argument("--only", choices=parts)
     parser.add_argument("--json", type=Path, help="keep the tables in this file (evidence/bench/solvers.json)")
     chosen = parser.parse_args()
@@ -458,6 +484,8 @@ def main() -> None:
         recording((10, 5, 32), 5 if chosen.quick else 15)
         if not chosen.quick:
             recording((50, 20, 64), 5)
+    if wanted("batch"):
+        batch((10, 5, 32), 40 if chosen.quick else 100, 2)
     if chosen.only == "starts":
         starts(5 if chosen.quick else 100)
     if chosen.large or chosen.only == "large":
