@@ -5,7 +5,7 @@ import torch
 from scipy.optimize import minimize
 
 from neuralcollapse.ufm import Point, Problem
-from neuralcollapse.ufm.normalized import SphereProblem
+from neuralcollapse.ufm.spheres import SphereProblem
 
 
 def first_derivative(function, step: float = 1e-3) -> float:

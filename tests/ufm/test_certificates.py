@@ -297,9 +297,9 @@ def test_smallest_eigenpair_by_lanczos_agrees_with_the_dense_one(monkeypatch):
     model = NormalizedUFM("ce", 4, 3, 6, 1.0)
     for point in (model.random_point(0), model.optimum().point):
         state = model.linearize(point)
-        monkeypatch.setattr(spectrum, "DENSE_LIMIT", 300)
+        monkeypatch.setattr(spectrum, "DENSE_PAIR_LIMIT", 300)
         dense = smallest_eigenpair(model, point, state)
-        monkeypatch.setattr(spectrum, "DENSE_LIMIT", 10)
+        monkeypatch.setattr(spectrum, "DENSE_PAIR_LIMIT", 10)
         lanczos = smallest_eigenpair(model, point, state)
         assert lanczos[0] == pytest.approx(dense[0], abs=1e-7)
         assert lanczos[2] == pytest.approx(dense[2], rel=0.05)  # the spectral radius, roughly

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegressionUFM, RegularizedUFM, _lowest
+from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegressionUFM, RegularizedUFM, spectrum
 
 
 def euclidean(model, point):
@@ -41,7 +41,7 @@ def spherical(model, point):
 @pytest.mark.parametrize("limit", [1000, 10])
 @pytest.mark.parametrize("bias", [None, 0.3])
 def test_regularised_model(limit, bias, monkeypatch):
-    monkeypatch.setattr(_lowest, "DENSE_LIMIT", limit)
+    monkeypatch.setattr(spectrum, "DENSE_LIMIT", limit)
     model = RegularizedUFM("ce", 4, [3, 2, 2, 1], 5, 0.02, 0.03, bias)
     point = model.random_point(0)
     torch.testing.assert_close(model.hessian_spectrum(point), euclidean(model, point)[:6], rtol=1e-8, atol=1e-10)
@@ -50,7 +50,7 @@ def test_regularised_model(limit, bias, monkeypatch):
 @pytest.mark.parametrize("limit", [1000, 10])
 def test_repeated_eigenvalues_are_repeated(limit, monkeypatch):
     """At zero, and at the optimum with its flat directions, nearly all eigenvalues are multiple."""
-    monkeypatch.setattr(_lowest, "DENSE_LIMIT", limit)
+    monkeypatch.setattr(spectrum, "DENSE_LIMIT", limit)
     model = RegularizedUFM("ce", 4, 5, 6, 0.02, 0.003)
     zero = Point(torch.zeros(4, 6).double(), torch.zeros(20, 6).double())
     for point, count in ((zero, 25), (model.optimum().point, 14), (model.optimum().point, 40)):
@@ -60,7 +60,7 @@ def test_repeated_eigenvalues_are_repeated(limit, monkeypatch):
 
 @pytest.mark.parametrize("limit", [1000, 10])
 def test_spheres(limit, monkeypatch):
-    monkeypatch.setattr(_lowest, "DENSE_LIMIT", limit)
+    monkeypatch.setattr(spectrum, "DENSE_LIMIT", limit)
     model = NormalizedUFM("ce", 4, 3, 4, temperature=2.0)
     for point in (model.random_point(1), model.optimum().point):
         expected = spherical(model, point)[:9]

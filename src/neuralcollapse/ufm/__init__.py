@@ -1,19 +1,19 @@
 """The unconstrained feature models: values, derivatives, closed-form optima, certificates, solvers."""
 
 from .._support.public import explain_calls
-from .certificate import Certificate, Verdict
 from .contrastive import ContrastiveUFM
 from .distance import optimum_means, optimum_weight
 from .normalized import NormalizedUFM
 from .normalized.optimum import critical_temperature
-from .optimum import Optimum
 from .point import Point, load_point, save_point
 from .problem import Problem, ProblemLinearization, problems
 from .regression import CriticalPoint, RegressionUFM
 from .regularized import RegularizedUFM
 from .regularized.fixed_head import fixed_head_optimum
-from .solvers import Iterate, Trace, solve, solve_many
+from .results import Certificate, Optimum, Outcome, Trace, Verdict
+from .solvers import Iterate, solve
 from .solvers.loop import methods
+from .solvers.many import solve_many
 
 __all__ = [
     "Certificate",
@@ -22,6 +22,7 @@ __all__ = [
     "Iterate",
     "NormalizedUFM",
     "Optimum",
+    "Outcome",
     "Point",
     "Problem",
     "ProblemLinearization",

@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,10 +13,13 @@ from .._support.checks import finite_tensor, integer
 from .._support.memory import check_room
 from .._support.model_fields import LARGEST, MODEL_FIELDS
 from .._support.registry import Registry
-from ._lowest import lowest_eigenvalues
-from .certificate import Certificate
-from .optimum import Optimum
+from .objectives.base import Objective
+from .objectives.pointwise import PointwiseObjective
 from .point import Point
+from .spectrum import lowest_eigenvalues
+
+if TYPE_CHECKING:
+    from .results import Certificate, Optimum
 
 __all__ = ["Counts", "Problem", "ProblemLinearization", "problems"]
 
@@ -72,7 +75,9 @@ class Problem(ABC):
     def labels(self) -> Tensor:
         """The class of each row of H: (N,) int64, ascending."""
         if self._labels is None:
-            self._labels = torch.repeat_interleave(torch.arange(self.num_classes), torch.tensor(self.counts))
+            # Solves run in inference mode, whose tensors may not leave it; these are kept.
+            with torch.inference_mode(False):
+                self._labels = torch.repeat_interleave(torch.arange(self.num_classes), torch.tensor(self.counts))
         return self._labels
 
     @property
@@ -140,6 +145,10 @@ class Problem(ABC):
     def linearize(self, point: Point) -> ProblemLinearization:
         """Value and derivatives at a point that is known to be valid."""
 
+    def objective(self) -> Objective:
+        """What solvers move: the same value and derivatives on one flat vector; by default through the verbs here."""
+        return PointwiseObjective(self)
+
     def project(self, point: Point, direction: Point) -> Point:
         """The tangent part of ``direction`` (all of it where there is no constraint)."""
         return direction
@@ -153,10 +162,10 @@ class Problem(ABC):
         """A feasible point drawn from the seed or generator."""
 
     @abstractmethod
-    def optimum(self) -> Optimum:
+    def optimum(self) -> "Optimum":
         """The global minimum in closed form; NotImplementedError where none is known."""
 
-    def closed_form(self) -> Optimum | None:
+    def closed_form(self) -> "Optimum | None":
         """The optimum if a closed form gives it at once; None where it is unknown or takes a program."""
         try:
             return self.optimum()
@@ -164,7 +173,7 @@ class Problem(ABC):
             return None
 
     @abstractmethod
-    def certify(self, point: Point, tolerance: float = 1e-8) -> Certificate:
+    def certify(self, point: Point, tolerance: float = 1e-8) -> "Certificate":
         """How far ``point`` is from the global minimum, rigorously, and what kind of point it is."""
 
     def parameters(self) -> dict[str, Any]:

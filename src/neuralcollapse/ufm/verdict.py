@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from ..losses import LogitLoss
-from .certificate import GLOBAL_MINIMUM, NOT_CRITICAL, STRICT_SADDLE, UNDECIDED, Certificate
 from .point import Point
 from .problem import Problem, ProblemLinearization
+from .results import GLOBAL_MINIMUM, NOT_CRITICAL, STRICT_SADDLE, UNDECIDED, Certificate
 from .spectrum import smallest_eigenpair
 
 __all__ = ["Evidence", "judge", "proved_minimum", "unless_convex", "value_scale"]

@@ -16,10 +16,10 @@ from neuralcollapse.ufm import (
     Point,
     RegularizedUFM,
     critical_temperature,
-    logit_objective,
     methods,
     solve,
 )
+from neuralcollapse.ufm.objectives import logits
 from neuralcollapse.ufm.solvers import methods_registry
 from solver_problems import PROBLEMS
 
@@ -186,9 +186,9 @@ def test_a_problem_in_many_parts_has_the_same_path(name, monkeypatch):
     """Large problems are worked on in parts of some rows; parts of two rows show it on small ones."""
     for problem in (REGULARIZED, BIASED, NORMALIZED):
         whole = solve(problem, name, max_iter=6)
-        monkeypatch.setattr(logit_objective, "WHOLE", 0)
-        monkeypatch.setattr(logit_objective, "PART_ENTRIES", 8)
-        monkeypatch.setattr(logit_objective, "PART_ROWS", 2)
+        monkeypatch.setattr(logits, "WHOLE", 0)
+        monkeypatch.setattr(logits, "PART_ENTRIES", 8)
+        monkeypatch.setattr(logits, "PART_ROWS", 2)
         parts = solve(problem, name, max_iter=6)
         monkeypatch.undo()
         assert parts.iterations == whole.iterations

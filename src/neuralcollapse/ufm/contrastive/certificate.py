@@ -8,15 +8,18 @@ whenever G - diag y is semidefinite.
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..certificate import Certificate
 from ..point import Point
+from ..results import Certificate
 from ..verdict import Evidence, judge
-from .model import ContrastiveUFM
 from .optimum import contrastive_value
+
+if TYPE_CHECKING:
+    from .model import ContrastiveUFM
 
 __all__ = ["certify_contrastive"]
 
@@ -24,7 +27,7 @@ DENSE_LIMIT = 2500
 """Most samples for which the N x N dual matrix is built."""
 
 
-def certify_contrastive(problem: ContrastiveUFM, point: Point, tolerance: float) -> Certificate:
+def certify_contrastive(problem: "ContrastiveUFM", point: Point, tolerance: float) -> Certificate:
     """Semidefinite duality gap and escape direction at ``point``."""
     state = problem.linearize(point)
     counts = torch.tensor(problem.counts, dtype=torch.float64)

@@ -6,22 +6,25 @@ is constant within classes (tau^2) and between them; the latter is least at -tau
 """
 
 import math
+from typing import TYPE_CHECKING
 
 from ... import frames
-from ..optimum import Optimum
 from ..point import Point
-from .model import ContrastiveUFM
+from ..results import Optimum
+
+if TYPE_CHECKING:
+    from .model import ContrastiveUFM
 
 __all__ = ["contrastive_optimum", "contrastive_value"]
 
 
-def contrastive_value(problem: ContrastiveUFM) -> float:
+def contrastive_value(problem: "ContrastiveUFM") -> float:
     """log((n-1) + n (K-1) exp(-K tau^2/(K-1))): a lower bound for any d, attained for d >= K-1."""
     count, per_class = problem.num_classes, problem.counts[0]
     return math.log(per_class - 1 + per_class * (count - 1) * math.exp(-count * problem.temperature**2 / (count - 1)))
 
 
-def contrastive_optimum(problem: ContrastiveUFM) -> Optimum:
+def contrastive_optimum(problem: "ContrastiveUFM") -> Optimum:
     """Features at a simplex ETF."""
     count, dim = problem.num_classes, problem.dim
     if not problem.balanced:

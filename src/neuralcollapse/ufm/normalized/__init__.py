@@ -1,5 +1,6 @@
 """The normalised model: classifier and features on unit spheres."""
 
-from .model import NormalizedUFM, SphereProblem
+from ..spheres import SphereProblem
+from .model import NormalizedUFM
 
 __all__ = ["NormalizedUFM", "SphereProblem"]

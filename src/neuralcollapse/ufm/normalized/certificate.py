@@ -8,23 +8,27 @@ are exact at a critical point that passes the spectral test.
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..certificate import Certificate
 from ..duality import best_on_ray, levelled, top_singular_pair
+from ..logit_problem import LogitLinearization
 from ..point import Point
+from ..results import Certificate
 from ..verdict import Evidence, judge, proved_minimum, unless_convex, value_scale
-from .model import NormalizedLinearization, NormalizedUFM
+
+if TYPE_CHECKING:
+    from .model import NormalizedUFM
 
 __all__ = ["certify_normalized"]
 
 
-def certify_normalized(problem: NormalizedUFM, point: Point, tolerance: float) -> Certificate:
+def certify_normalized(problem: "NormalizedUFM", point: Point, tolerance: float) -> Certificate:
     """Duality gap, weighted spectral ratio and escape direction at ``point``."""
     state = problem.linearize(point)
-    alpha, beta = state.alpha.squeeze(1), state.beta.squeeze(1)
+    alpha, beta = _multipliers(problem, state)
     negative = bool((alpha < 0).all() and (beta < 0).all())
     ratio = top_singular_pair(_weighted(state.logit_gradient, -alpha, -beta))[0] if negative else None
     lower, source = -math.inf, "none"
@@ -46,12 +50,18 @@ def certify_normalized(problem: NormalizedUFM, point: Point, tolerance: float) -
     return judge(problem, point, state, evidence, tolerance)
 
 
+def _multipliers(problem: "NormalizedUFM", state: LogitLinearization) -> tuple[Tensor, Tensor]:
+    """alpha_k = <w_k, (G'H)_k> and beta_i = <h_i, (G W)_i>."""
+    both = state.multipliers / problem.temperature
+    return both[: problem.num_classes], both[problem.num_classes :]
+
+
 def _weighted(slope: Tensor, class_weights: Tensor, sample_weights: Tensor) -> Tensor:
     """D_b^(-1/2) G D_a^(-1/2)."""
     return slope / sample_weights.sqrt()[:, None] / class_weights.sqrt()
 
 
-def _lower_bound(problem: NormalizedUFM, point: Point, class_pull: Tensor, sample_pull: Tensor) -> float:
+def _lower_bound(problem: "NormalizedUFM", point: Point, class_pull: Tensor, sample_pull: Tensor) -> float:
     loss, labels, tau = problem.loss, problem.labels, problem.temperature
     rows = loss.dual_rows(tau * (point.H @ point.classifier.T), labels)
     dual = rows / problem.num_samples
@@ -77,14 +87,14 @@ def _lower_bound(problem: NormalizedUFM, point: Point, class_pull: Tensor, sampl
     return max(bounds)
 
 
-def _rigorous_closed_form(problem: NormalizedUFM) -> float | None:
+def _rigorous_closed_form(problem: "NormalizedUFM") -> float | None:
     """f* where it is proved but the convex dual may not reach it: few dimensions."""
     if not problem.balanced or problem.dim >= problem.num_classes:
         return None
     return proved_minimum(problem)
 
 
-def _doubt(problem: NormalizedUFM) -> str:
+def _doubt(problem: "NormalizedUFM") -> str:
     if not problem.loss.has_conjugate:
         return f"no conjugate of {problem.loss.spec} is stated, so there is no lower bound"
     if not problem.loss.is_convex:
@@ -94,9 +104,9 @@ def _doubt(problem: NormalizedUFM) -> str:
     return ""
 
 
-def _directions(problem: NormalizedUFM, point: Point, state: NormalizedLinearization) -> Iterator[Point]:
+def _directions(problem: "NormalizedUFM", point: Point, state: LogitLinearization) -> Iterator[Point]:
     """Escape directions of normalized, Proposition 2, in their repaired form."""
-    slope, alpha, beta = state.logit_gradient, state.alpha.squeeze(1), state.beta.squeeze(1)
+    slope, (alpha, beta) = state.logit_gradient, _multipliers(problem, state)
     scale = float(slope.norm())
     zero_W, zero_H = torch.zeros_like(point.classifier), torch.zeros_like(point.H)
     null = _null_vector(point.classifier)
@@ -119,7 +129,7 @@ def _directions(problem: NormalizedUFM, point: Point, state: NormalizedLineariza
         yield from _equal_classifiers(problem, point, state)
 
 
-def _equal_classifiers(problem: NormalizedUFM, point: Point, state: NormalizedLinearization) -> Iterator[Point]:
+def _equal_classifiers(problem: "NormalizedUFM", point: Point, state: LogitLinearization) -> Iterator[Point]:
     """Case 1: all classifiers equal w. With u_k = +-1 and a perpendicular to w, dW = u a', dH = t (u_y a, tangent).
 
     beta = 0 makes the Hessian linear in t (times t), A - 2 B t, so a large t is negative for every temperature: the

@@ -8,6 +8,7 @@ reaches it with features that spread: then the minimum does not depend on tau.
 
 import math
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,9 +17,11 @@ from ... import frames
 from ..._support.roots import root
 from ...frames import orthogonal_simplices
 from ...losses import CrossEntropy, LogitLoss, SquaredError, logit_loss
-from ..optimum import Optimum
 from ..point import Point
-from .model import NormalizedUFM
+from ..results import Optimum
+
+if TYPE_CHECKING:
+    from .model import NormalizedUFM
 
 __all__ = ["critical_temperature", "normalized_optimum"]
 
@@ -37,7 +40,7 @@ def critical_temperature(loss: LogitLoss | str, num_classes: int) -> float:
     return margin * (num_classes - 1) / num_classes
 
 
-def normalized_optimum(problem: NormalizedUFM) -> Optimum:
+def normalized_optimum(problem: "NormalizedUFM") -> Optimum:
     """The global minimum over unit rows."""
     if not problem.balanced:
         raise NotImplementedError("the closed form is known for balanced classes only (per_class is a list of counts)")
@@ -54,7 +57,7 @@ def normalized_optimum(problem: NormalizedUFM) -> Optimum:
     return _collapsed(problem, loss)
 
 
-def _collapsed(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
+def _collapsed(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     """F = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
     count = problem.num_classes
     margin = count * problem.temperature / (count - 1)
@@ -69,7 +72,7 @@ def _collapsed(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
     )
 
 
-def _code(problem: NormalizedUFM, loss: LogitLoss) -> Optimum:
+def _code(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     """More classes than a simplex has room for: the best codes known (numerical; not proved).
 
     K = 2d: the cross-polytope, log(1 + e^(-2 tau) + (2d-2) e^(-tau)) for cross-entropy. d = 2: the regular polygon.
@@ -118,7 +121,7 @@ def simplices_value(sizes: list[int], temperature: float) -> float:
     return math.fsum(terms)
 
 
-def _spread(problem: NormalizedUFM, loss: LogitLoss, critical: float) -> Optimum:
+def _spread(problem: "NormalizedUFM", loss: LogitLoss, critical: float) -> Optimum:
     """Tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
     count, dim = problem.num_classes, problem.dim
     margin = critical * count / (count - 1)
@@ -194,7 +197,7 @@ def _all_fourier_modes(count: int) -> Tensor:
     return modes / modes.norm(dim=0)
 
 
-def _squared_error(problem: NormalizedUFM, loss: SquaredError) -> Optimum:
+def _squared_error(problem: "NormalizedUFM", loss: SquaredError) -> Optimum:
     """z_y = tau <h, w_y> <= tau, so f >= alpha/2 (M - tau)_+^2, attained with wrong logits 0 whenever d >= K."""
     count, dim = problem.num_classes, problem.dim
     if dim < count:
@@ -233,12 +236,12 @@ def _squared_error(problem: NormalizedUFM, loss: SquaredError) -> Optimum:
     )
 
 
-def _etf_rows(problem: NormalizedUFM) -> Tensor:
+def _etf_rows(problem: "NormalizedUFM") -> Tensor:
     return frames.simplex_etf(problem.num_classes, problem.dim)
 
 
 def _unit_optimum(
-    problem: NormalizedUFM,
+    problem: "NormalizedUFM",
     value: float,
     regime: str,
     margin: float,

@@ -19,11 +19,10 @@ from torch import Generator, Tensor
 
 from ..._support.checks import describe, finite_tensor, integer
 from ..._support.ranges import positive_scale
-from ..certificate import Certificate
 from ..duality import best_on_ray, levelled, spectral_norm, top_singular_pair
-from ..optimum import Optimum
 from ..point import Point
 from ..problem import Problem, ProblemLinearization, problems
+from ..results import Certificate, Optimum
 from ..verdict import Evidence, judge
 
 __all__ = ["CriticalPoint", "RegressionUFM"]
@@ -100,7 +99,8 @@ class RegressionUFM(Problem):
     def labels(self) -> Tensor:
         """Zeros: one group."""
         if self._labels is None:
-            self._labels = torch.zeros(self.num_samples, dtype=torch.int64)
+            with torch.inference_mode(False):
+                self._labels = torch.zeros(self.num_samples, dtype=torch.int64)
         return self._labels
 
     @property

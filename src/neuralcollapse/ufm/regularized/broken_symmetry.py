@@ -7,15 +7,18 @@ unlearned classes (mean zero, which is best for any bias decay and arbitrary for
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 
 from ...losses import Curve, LogitLoss
-from ..optimum import Optimum
 from ..point import Point
-from .model import RegularizedUFM
+from ..results import Optimum
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["broken_symmetry_optimum"]
 
@@ -23,7 +26,7 @@ BROKEN = "broken symmetry"
 NOT_PROVED = "not proved to be global: the loss is not convex here and there is a bias"
 
 
-def broken_symmetry_optimum(problem: RegularizedUFM, loss: LogitLoss, symmetric: Optimum) -> Optimum:
+def broken_symmetry_optimum(problem: "RegularizedUFM", loss: LogitLoss, symmetric: Optimum) -> Optimum:
     """The lower of the symmetric solution and the best of the partly collapsed family; never marked as proved."""
     candidates = [_best_of_family(problem, loss, m) for m in _promising(problem, loss)]
     value, learned, margin, shift = min(candidates, default=(math.inf, 0, 0.0, 0.0))
@@ -74,7 +77,7 @@ def broken_symmetry_optimum(problem: RegularizedUFM, loss: LogitLoss, symmetric:
     )
 
 
-def _objective(problem: RegularizedUFM, loss: LogitLoss, learned, margin, shift) -> Curve:
+def _objective(problem: "RegularizedUFM", loss: LogitLoss, learned, margin, shift) -> Curve:
     """The full objective in the family, for arrays of m, a and delta."""
     count = problem.num_classes
     first = np.logaddexp(np.log(learned - 1.0) - margin, np.log(count - learned) - margin * (1 - 1 / learned) - shift)
@@ -88,7 +91,7 @@ def _objective(problem: RegularizedUFM, loss: LogitLoss, learned, margin, shift)
     return mean / count + problem.s * (learned - 1) * margin + decay
 
 
-def _promising(problem: RegularizedUFM, loss: LogitLoss) -> list[int]:
+def _promising(problem: "RegularizedUFM", loss: LogitLoss) -> list[int]:
     """The numbers of learned classes whose best grid value is lowest: the local search starts from these.
 
     m classes at a simplex need m - 1 dimensions, so fewer than K - 1 leave room for some of the family.
@@ -104,7 +107,7 @@ def _promising(problem: RegularizedUFM, loss: LogitLoss) -> list[int]:
     return sorted({int(index) + 2 for index in near})
 
 
-def _best_of_family(problem: RegularizedUFM, loss: LogitLoss, learned: int) -> tuple[float, int, float, float]:
+def _best_of_family(problem: "RegularizedUFM", loss: LogitLoss, learned: int) -> tuple[float, int, float, float]:
     margins = np.linspace(0.2, 12, 60)
     values = _objective(problem, loss, learned, margins, 0.05)
     start = [float(margins[int(np.argmin(values))]), 0.05]

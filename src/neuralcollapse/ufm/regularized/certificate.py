@@ -7,22 +7,25 @@ absent without a bias. It is absent too for balanced contrastive losses, where b
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ...losses import SquaredError
-from ..certificate import Certificate
 from ..duality import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
 from ..point import Point
+from ..results import Certificate
 from ..verdict import Evidence, judge, proved_minimum, unless_convex, value_scale
-from .model import RegularizedUFM
 from .nonnegative_certificate import certify_nonnegative
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["certify_regularized"]
 
 
-def certify_regularized(problem: RegularizedUFM, point: Point, tolerance: float) -> Certificate:
+def certify_regularized(problem: "RegularizedUFM", point: Point, tolerance: float) -> Certificate:
     """Duality gap, spectral ratio |grad g| / mu (geometric, Lemma E.4) and escape direction at ``point``."""
     state = problem.linearize(point)
     lower, source = _lower_bound(problem, point)
@@ -46,7 +49,7 @@ def certify_regularized(problem: RegularizedUFM, point: Point, tolerance: float)
     return judge(problem, point, state, evidence, tolerance)
 
 
-def _lower_bound(problem: RegularizedUFM, point: Point) -> tuple[float, str]:
+def _lower_bound(problem: "RegularizedUFM", point: Point) -> tuple[float, str]:
     dual = _dual_bound(problem, point) if problem.loss.has_conjugate else -math.inf
     closed = _rigorous_closed_form(problem)
     if closed is not None and closed > dual:
@@ -54,7 +57,7 @@ def _lower_bound(problem: RegularizedUFM, point: Point) -> tuple[float, str]:
     return dual, "Fenchel dual" if problem.loss.has_conjugate else "none"
 
 
-def _dual_bound(problem: RegularizedUFM, point: Point) -> float:
+def _dual_bound(problem: "RegularizedUFM", point: Point) -> float:
     loss, labels, decay = problem.loss, problem.labels, problem.bias_decay
     logits = point.H @ point.classifier.T
     symmetric = problem.balanced and loss.depends_on_margins is True
@@ -78,7 +81,7 @@ def _dual_bound(problem: RegularizedUFM, point: Point) -> float:
     return max(best, *(bound(dual, 1.0) for dual, _ in levelled(rows, count * problem.mu)), -math.inf)
 
 
-def _rigorous_closed_form(problem: RegularizedUFM) -> float | None:
+def _rigorous_closed_form(problem: "RegularizedUFM") -> float | None:
     """f* where it is proved but the convex dual cannot reach it: a rank constraint, or a non-convex loss."""
     loss = problem.loss
     if problem.mu == 0 or problem.nonnegative:
@@ -92,7 +95,7 @@ def _rigorous_closed_form(problem: RegularizedUFM) -> float | None:
     return None
 
 
-def _doubt(problem: RegularizedUFM) -> str:
+def _doubt(problem: "RegularizedUFM") -> str:
     if not problem.loss.has_conjugate:
         return f"no conjugate of {problem.loss.spec} is stated, so there is no lower bound"
     if not problem.loss.is_convex:
@@ -102,7 +105,7 @@ def _doubt(problem: RegularizedUFM) -> str:
     return ""
 
 
-def _directions(problem: RegularizedUFM, point: Point, norm: float, left: Tensor, right: Tensor) -> Iterator[Point]:
+def _directions(problem: "RegularizedUFM", point: Point, norm: float, left: Tensor, right: Tensor) -> Iterator[Point]:
     """geometric, eq. (39): with G's top singular vectors and a unit a in the null space of W and H,
 
     dW = (lH/lW)^(1/4) u a', dH = -(lW/lH)^(1/4) v a': curvature -2 (|G| - mu) before scaling to unit length.

@@ -7,20 +7,23 @@ D^(1/2) H = (lW/lH)^(1/4) U S^(1/2).
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..optimum import Optimum
 from ..point import Point
-from .model import RegularizedUFM
+from ..results import Optimum
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["factored", "from_class_logits"]
 
 
 def factored(
-    problem: RegularizedUFM, logits: Float[Tensor, "K K"], rank: int | None = None
+    problem: "RegularizedUFM", logits: Float[Tensor, "K K"], rank: int | None = None
 ) -> tuple[Float[Tensor, "K d"], Float[Tensor, "K d"]]:
     """(W, class means) of least penalty with these class logits; at most ``rank`` (default d) directions are kept."""
     roots = torch.tensor(problem.counts, dtype=torch.float64).sqrt()[:, None]
@@ -35,7 +38,7 @@ def factored(
 
 
 def from_class_logits(
-    problem: RegularizedUFM,
+    problem: "RegularizedUFM",
     value: float,
     regime: str,
     logits: Callable[[], tuple[Float[Tensor, "K K"], Float[Tensor, " K"] | None]],

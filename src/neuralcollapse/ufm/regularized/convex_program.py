@@ -10,18 +10,19 @@ Z = g W' with the nuclear norm, and its dual bound closes.
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
 
-from ..certificate import GLOBAL_MINIMUM, UNDECIDED, Certificate
-from ..optimum import Optimum
 from ..point import Point
 from ..problem import Problem, ProblemLinearization
-from ..solvers import solve
+from ..results import GLOBAL_MINIMUM, UNDECIDED, Certificate, Optimum
+from ..solvers.loop import solve
 from .class_logits import from_class_logits
-from .model import RegularizedUFM
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["ClassMeansUFM", "convex_program_optimum"]
 
@@ -37,7 +38,7 @@ class ClassMeansUFM(Problem):
 
     kind: ClassVar[str] = "class-means"
 
-    def __init__(self, model: RegularizedUFM):
+    def __init__(self, model: "RegularizedUFM"):
         super().__init__(model.num_classes, 1, model.num_classes)
         self.model = model
         counts = torch.tensor(model.counts, dtype=torch.float64)[:, None]
@@ -73,7 +74,7 @@ class ClassMeansUFM(Problem):
     def certify(self, point: Point, tolerance: float = 1e-8) -> Certificate:
         """The whole model's certificate; the program has no business with escape directions."""
         model, lifted = self.model, self.lift(point)
-        wide = RegularizedUFM(
+        wide = type(model)(
             model.loss, model.num_classes, model.per_class, self.dim,
             model.weight_decay, model.feature_decay, model.bias_decay,
         )  # fmt: skip
@@ -136,7 +137,7 @@ class ClassMeansLinearization(ProblemLinearization):
         )
 
 
-def convex_program_optimum(problem: RegularizedUFM) -> Optimum:
+def convex_program_optimum(problem: "RegularizedUFM") -> Optimum:
     """The certified minimum; NotImplementedError where the rank that d allows is too small for it."""
     classes, loss = problem.num_classes, problem.loss
     if not (loss.is_convex and loss.has_conjugate):

@@ -17,9 +17,9 @@ from ..._support.checks import integer
 from ..._support.ranges import positive_scale
 from ..._support.roots import root
 from ...losses import LogitLoss, LossLike, SquaredError, logit_loss
-from ..optimum import Optimum
 from ..point import Point
 from ..problem import LARGEST
+from ..results import Optimum
 
 __all__ = ["fixed_head_optimum"]
 

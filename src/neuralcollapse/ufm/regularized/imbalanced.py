@@ -1,15 +1,18 @@
 """Global minima of the regularised model for any counts n_k, N in all, where a closed form is known."""
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ...losses import SmoothedCrossEntropy, SquaredError
-from ..optimum import Optimum
+from ..results import Optimum
 from .class_logits import from_class_logits
-from .model import RegularizedUFM
 from .two_groups import GroupSolution, solve_two_groups
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["NoClosedFormError", "imbalanced_optimum"]
 
@@ -27,7 +30,7 @@ class NoClosedFormError(NotImplementedError):
         self.program = program
 
 
-def imbalanced_optimum(problem: RegularizedUFM) -> Optimum:
+def imbalanced_optimum(problem: "RegularizedUFM") -> Optimum:
     """Squared error by shrunken singular values, two groups of cross-entropy by one root."""
     loss = problem.loss
     if isinstance(loss, SquaredError):
@@ -43,7 +46,7 @@ def imbalanced_optimum(problem: RegularizedUFM) -> Optimum:
     raise NoClosedFormError(f"no closed form is known for {loss.spec} and these counts and sizes", program=True)
 
 
-def _squared_without_bias(problem: RegularizedUFM, loss: SquaredError) -> Optimum:
+def _squared_without_bias(problem: "RegularizedUFM", loss: SquaredError) -> Optimum:
     """Classes decouple: z_k = max(0, M - N mu/(alpha sqrt n_k)), wrong logits zero (mse, Lemma B.2, for d < K)."""
     counts, total, mu = problem.counts, problem.num_samples, problem.mu
     alpha, target = loss.alpha, loss.target
@@ -68,7 +71,7 @@ def _squared_without_bias(problem: RegularizedUFM, loss: SquaredError) -> Optimu
     )  # fmt: skip
 
 
-def _squared_free_bias(problem: RegularizedUFM, loss: SquaredError) -> Optimum:
+def _squared_free_bias(problem: "RegularizedUFM", loss: SquaredError) -> Optimum:
     """Singular values of the centred targets, M^2 times the eigenvalues of D - nn'/N, shrunk by N mu; b = M n/N."""
     counts = torch.tensor(problem.counts, dtype=torch.float64)
     total, target = problem.num_samples, loss.target
@@ -89,7 +92,7 @@ def _squared_free_bias(problem: RegularizedUFM, loss: SquaredError) -> Optimum:
     )
 
 
-def _two_groups(problem: RegularizedUFM, loss: SmoothedCrossEntropy, counts: tuple[int, int]) -> Optimum:
+def _two_groups(problem: "RegularizedUFM", loss: SmoothedCrossEntropy, counts: tuple[int, int]) -> Optimum:
     sizes = problem.counts.count(counts[0]), problem.counts.count(counts[1])
     found = solve_two_groups(sizes, counts, problem.mu, loss.smoothing, problem.bias_decay)
     collapsed = [k > 1 and spread == 0 for k, spread in zip(sizes, found.spreads, strict=True)]
@@ -115,7 +118,7 @@ def _two_groups(problem: RegularizedUFM, loss: SmoothedCrossEntropy, counts: tup
     )  # fmt: skip
 
 
-def _group_logits(problem: RegularizedUFM, found: GroupSolution, large: int) -> tuple[Tensor, Tensor]:
+def _group_logits(problem: "RegularizedUFM", found: GroupSolution, large: int) -> tuple[Tensor, Tensor]:
     """Class logits: spreads within the groups, contrasts of mean zero between them; and the bias, of mean zero."""
     first = torch.tensor([n == large for n in problem.counts])
     classes = len(first)

@@ -1,9 +1,12 @@
 """Which classes are learned: minority collapse at the predicted count."""
 
 import math
+from typing import TYPE_CHECKING
 
 from ...losses import CrossEntropy, LogitAdjusted, LogitLoss, SmoothedCrossEntropy, SquaredError
-from .model import RegularizedUFM
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["count_threshold", "learned_classes"]
 
@@ -11,7 +14,7 @@ APART = 1e-7
 """Logits closer than this share of the largest count as equal: they are equal or of order one apart."""
 
 
-def count_threshold(problem: RegularizedUFM) -> float | tuple[float, ...]:
+def count_threshold(problem: "RegularizedUFM") -> float | tuple[float, ...]:
     """N^2 lW lH/(omega_k (1-eps))^2 for cross-entropy (the gap law), N^2 lW lH/(alpha M)^2 for the squared error."""
     strength = _strength(problem, problem.loss)
     base = problem.num_samples * problem.mu
@@ -20,7 +23,7 @@ def count_threshold(problem: RegularizedUFM) -> float | tuple[float, ...]:
     return (base / strength) ** 2
 
 
-def _strength(problem: RegularizedUFM, loss: LogitLoss) -> float | tuple[float, ...]:
+def _strength(problem: "RegularizedUFM", loss: LogitLoss) -> float | tuple[float, ...]:
     """The pull of a sample on its class at zero logits, beyond what the decays must not exceed."""
     if isinstance(loss, LogitAdjusted):
         return _strength(problem, loss.loss) if isinstance(loss.loss, SmoothedCrossEntropy) else _unknown(loss)
@@ -38,7 +41,7 @@ def _unknown(loss: LogitLoss) -> float:
     raise NotImplementedError(f"no count threshold is known for {loss.spec} in this model")
 
 
-def learned_classes(problem: RegularizedUFM) -> tuple[int, ...]:
+def learned_classes(problem: "RegularizedUFM") -> tuple[int, ...]:
     """The classes whose own logit, without the bias, is above every other at their features, at the optimum."""
     point = problem.optimum().point
     starts = [sum(problem.counts[:k]) for k in range(problem.num_classes)]

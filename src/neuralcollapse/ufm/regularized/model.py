@@ -8,16 +8,22 @@ from torch import Generator, Tensor
 
 from ..._support.model_fields import fields_of
 from ...losses import LossLike, logit_loss
-from ..certificate import Certificate
-from ..optimum import Optimum
+from ..logit_problem import LogitProblem
+from ..objectives.base import Objective
 from ..point import Point
-from ..problem import Counts, Problem, ProblemLinearization, problems
+from ..problem import Counts, problems
+from ..results import Certificate, Optimum
+from .certificate import certify_regularized
+from .learned import count_threshold, learned_classes
+from .nonnegative_objective import SquaredFeatures
+from .objective import RegularizedObjective
+from .optimum import closed_regularized, regularized_optimum
 
-__all__ = ["RegularizedLinearization", "RegularizedUFM"]
+__all__ = ["RegularizedUFM"]
 
 
 @problems.add("regularized")
-class RegularizedUFM(Problem):
+class RegularizedUFM(LogitProblem):
     """min g(H W' + 1 b') + lW/2 |W|^2 + lH/2 |H|^2 + lb/2 |b|^2, g the mean loss (geometric (3), mse (3), losses (7)).
 
     ``bias_decay=None`` means no bias, ``0.0`` a free one. ``per_class`` may be a list, array or tensor of K counts.
@@ -72,9 +78,20 @@ class RegularizedUFM(Problem):
             raise ValueError("s = sqrt(n lW lH) is defined for balanced classes only")
         return math.sqrt(self.counts[0]) * self.mu
 
-    def linearize(self, point: Point) -> "RegularizedLinearization":
-        """Value and derivatives at ``point``, sharing the softmax."""
-        return RegularizedLinearization(self, point)
+    def logit_objective(self) -> RegularizedObjective:
+        """The objective in W, H and b."""
+        return RegularizedObjective(self)
+
+    def objective(self) -> Objective:
+        """The same, for methods; where features must not be negative, in their square roots."""
+        return SquaredFeatures(self) if self.nonnegative else self.logit_objective()
+
+    def with_one_sample(self) -> "RegularizedUFM":
+        """The model with n = 1 and n times the feature decay."""
+        decay = self.feature_decay * self.counts[0]
+        return RegularizedUFM(
+            self.loss, self.num_classes, 1, self.dim, self.weight_decay, decay, self.bias_decay, self.features
+        )
 
     def random_point(self, seed: int | Generator) -> Point:
         """Gaussian entries of variance 1/d; their sizes where features must not be negative."""
@@ -102,14 +119,10 @@ class RegularizedUFM(Problem):
         In closed form for balanced classes, for the squared error, and for cross-entropy with two group sizes; else,
         for a convex loss, by a convex program with a certificate (regime "convex program").
         """
-        from .optimum import regularized_optimum
-
         return regularized_optimum(self)
 
     def closed_form(self) -> Optimum | None:
         """The optimum if a closed form gives it at once; None where the convex program would have to."""
-        from .optimum import closed_regularized
-
         try:
             return closed_regularized(self)
         except NotImplementedError:
@@ -126,8 +139,6 @@ class RegularizedUFM(Problem):
         >>> round(model.count_threshold(), 9)
         6.05
         """
-        from .learned import count_threshold
-
         return count_threshold(self)
 
     def learned_classes(self) -> tuple[int, ...]:
@@ -136,54 +147,8 @@ class RegularizedUFM(Problem):
         >>> RegularizedUFM("ce", 4, [50, 50, 5, 5], 6, weight_decay=0.01, feature_decay=0.05).learned_classes()
         (0, 1)
         """
-        from .learned import learned_classes
-
         return learned_classes(self)
 
     def certify(self, point: Point, tolerance: float = 1e-8) -> Certificate:
         """A rigorous duality gap, the spectral test, and an escape direction at a strict saddle."""
-        from .certificate import certify_regularized
-
         return certify_regularized(self, self.check(point), tolerance)
-
-
-class RegularizedLinearization(ProblemLinearization):
-    """The regularised model around one point."""
-
-    def __init__(self, problem: RegularizedUFM, point: Point):
-        classifier, bias = point.classifier, point.b
-        self.problem, self.point = problem, point
-        logits = point.H @ classifier.T
-        if bias is not None:
-            logits += bias
-        self.loss = problem.loss.linearize(logits, problem.labels)
-        decay = problem.weight_decay * float(classifier.square().sum())
-        decay += problem.feature_decay * float(point.H.square().sum())
-        if bias is not None and problem.bias_decay:
-            decay += problem.bias_decay * float(bias.square().sum())
-        self.value = self.loss.value + decay / 2
-        self.logit_gradient = self.loss.gradient
-
-    @property
-    def gradient(self) -> Point:
-        """(G'H + lW W, G W + lH H, G'1 + lb b) with G the gradient of the mean loss in the logits."""
-        problem, point, slope = self.problem, self.point, self.logit_gradient
-        classifier = torch.addmm(point.classifier, slope.T, point.H, beta=problem.weight_decay)
-        features = torch.addmm(point.H, slope, point.classifier, beta=problem.feature_decay)
-        bias = None if point.b is None else slope.sum(0) + (problem.bias_decay or 0.0) * point.b
-        return Point(classifier, features, bias)
-
-    def hessian_vector(self, direction: Point) -> Point:
-        """Hessian times ``direction``: two products in, one softmax-Hessian, four products out."""
-        problem, point, slope = self.problem, self.point, self.logit_gradient
-        change = direction.H @ point.classifier.T
-        change.addmm_(point.H, direction.classifier.T)
-        if direction.b is not None:
-            change += direction.b
-        bend = self.loss.hessian_vector(change)
-        classifier = torch.addmm(direction.classifier, bend.T, point.H, beta=problem.weight_decay)
-        classifier.addmm_(slope.T, direction.H)
-        features = torch.addmm(direction.H, bend, point.classifier, beta=problem.feature_decay)
-        features.addmm_(slope, direction.classifier)
-        bias = None if direction.b is None else bend.sum(0) + (problem.bias_decay or 0.0) * direction.b
-        return Point(classifier, features, bias)

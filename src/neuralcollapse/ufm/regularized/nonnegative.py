@@ -8,19 +8,22 @@ with class logits x_k (e_k - 1/K): the minimiser has p_other = min(1/K, N mu/(sq
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ...losses import CrossEntropy
-from ..optimum import Optimum
 from ..point import Point
-from .model import RegularizedUFM
+from ..results import Optimum
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["nonnegative_optimum", "nonnegative_value"]
 
 
-def class_margins(problem: RegularizedUFM) -> list[float]:
+def class_margins(problem: "RegularizedUFM") -> list[float]:
     """x_k = log((1 - (K-1) q_k)/q_k) of each class."""
     classes, total = problem.num_classes, problem.num_samples
     margins = []
@@ -30,7 +33,7 @@ def class_margins(problem: RegularizedUFM) -> list[float]:
     return margins
 
 
-def nonnegative_value(problem: RegularizedUFM) -> float | None:
+def nonnegative_value(problem: "RegularizedUFM") -> float | None:
     """f* (a lower bound for d < K, where it need not be attained), or None where it is not known."""
     loss = problem.loss
     if problem.mu == 0 or problem.has_bias or not isinstance(loss, CrossEntropy) or loss.class_weights is not None:
@@ -44,7 +47,7 @@ def nonnegative_value(problem: RegularizedUFM) -> float | None:
     return math.fsum(terms)
 
 
-def nonnegative_optimum(problem: RegularizedUFM) -> Optimum:
+def nonnegative_optimum(problem: "RegularizedUFM") -> Optimum:
     """The closed form; NotImplementedError for other losses, a bias or d < K."""
     value, classes = nonnegative_value(problem), problem.num_classes
     if value is None:

@@ -4,19 +4,23 @@ The free model's dual bound holds, since its points include these; where the clo
 point that satisfies the first-order conditions and whose gap stays open is "undecided": spurious local minima exist.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 
-from ..certificate import GLOBAL_MINIMUM, NOT_CRITICAL, UNDECIDED, Certificate
 from ..point import Point
+from ..results import GLOBAL_MINIMUM, NOT_CRITICAL, UNDECIDED, Certificate
 from ..verdict import CRITICAL
-from .model import RegularizedUFM
 from .nonnegative import nonnegative_value
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["certify_nonnegative"]
 
 
 def certify_nonnegative(
-    problem: RegularizedUFM, point: Point, tolerance: float, free_bound: float, gradient_scale: float
+    problem: "RegularizedUFM", point: Point, tolerance: float, free_bound: float, gradient_scale: float
 ) -> Certificate:
     """From the free model's bound and the projected gradient."""
     state = problem.linearize(point)

@@ -1,25 +1,31 @@
 """The flat form of the model with non-negative features: H = V * V entrywise, V free."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..objectives.pointwise import PointwiseObjective
 from ..point import Point
-from ..pointwise_objective import AnyModel
 from ..problem import ProblemLinearization
-from .model import RegularizedUFM
 
-__all__ = ["NonnegativeModel"]
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
+
+__all__ = ["SquaredFeatures"]
 
 
-class NonnegativeModel(AnyModel):
+class SquaredFeatures(PointwiseObjective):
     """Methods move (W, V, b); points are (W, V * V, b).
 
     Every minimum of the constrained model is one in V, and no new local minima arise (entries that stay at zero are
     left by any step that a start in general position allows).
     """
 
-    problem: RegularizedUFM
+    def __init__(self, problem: "RegularizedUFM"):
+        super().__init__(problem)
+        self._model = problem
 
     def flatten(self, point: Point) -> Float[Tensor, " D"]:
         """W, sqrt(H), b as a new vector."""
@@ -32,7 +38,7 @@ class NonnegativeModel(AnyModel):
 
     def linearize(self, x: Float[Tensor, " D"]) -> ProblemLinearization:
         """By the chain rule."""
-        return SquaredLinearization(self.problem, self.template.like(x))
+        return SquaredLinearization(self._model, self.template.like(x))
 
     def retract(self, x: Float[Tensor, " D"], direction: Float[Tensor, " D"], length: float) -> Float[Tensor, " D"]:
         """A straight step."""
@@ -50,7 +56,7 @@ class NonnegativeModel(AnyModel):
 class SquaredLinearization(ProblemLinearization):
     """The model in (W, V, b): dH = 2 V dV."""
 
-    def __init__(self, problem: RegularizedUFM, raw: Point):
+    def __init__(self, problem: "RegularizedUFM", raw: Point):
         self._raw = raw
         self._inner = problem.linearize(Point(raw.W, raw.H.square(), raw.b))
         self._slope = self._inner.gradient

@@ -1,83 +1,71 @@
-"""The flat form of the regularised model."""
+"""The objective of the regularised model."""
 
 import math
+from typing import TYPE_CHECKING
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..logit_objective import LogitHessian, LogitModel, LogitState
-from ..objective import dot
-from .model import RegularizedUFM
+from ..objectives.base import dot
+from ..objectives.logit_state import LogitState
+from ..objectives.logits import LogitObjective
 
-__all__ = ["RegularizedModel"]
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
+
+__all__ = ["RegularizedObjective"]
 
 
-class RegularizedModel(LogitModel):
-    """Weight decay on all blocks; a flat space.
+class RegularizedObjective(LogitObjective):
+    """g(H W' + 1 b') + lW/2 |W|^2 + lH/2 |H|^2 + lb/2 |b|^2 in a flat space.
+
+    The gradient is (G'H + lW W, G W + lH H, G'1 + lb b), G that of g in the logits.
 
     At a critical point lW W'W = lH H'H, and the loss's curvatures in W and in H stand as lW to lH: so does
     the metric.
     """
 
-    def __init__(self, problem: RegularizedUFM):
-        weight, feature = problem.weight_decay, problem.feature_decay
+    def __init__(self, problem: "RegularizedUFM"):
+        weight, feature, bias = problem.weight_decay, problem.feature_decay, problem.bias_decay or 0.0
         if weight > 0 and feature > 0:
             spread = problem.mu * math.sqrt(problem.num_samples / problem.num_classes)
-            scales = (1 / weight, 1 / feature, 1 / (spread + (problem.bias_decay or 0.0)))
+            scales = (1 / weight, 1 / feature, 1 / (spread + bias))
         else:
             scales = (float(problem.num_classes), float(problem.num_samples), float(problem.num_classes))
         super().__init__(problem, 1.0, scales if problem.has_bias else scales[:2])
-        self.decays = (weight, feature, problem.bias_decay or 0.0)[: len(self.scales)]
+        self.decays = (weight, feature, bias)
 
     def decay_dot(self, left: Float[Tensor, " D"], right: Float[Tensor, " D"]) -> float:
         """LW <W, W'> + lH <H, H'> + lb <b, b'>."""
-        pieces = zip(torch.split(left, self._sizes), torch.split(right, self._sizes), self.decays, strict=True)
+        pieces = zip(left.split_with_sizes(self.sizes), right.split_with_sizes(self.sizes), self.decays, strict=False)
         return sum(decay * dot(a, b) for a, b, decay in pieces)
-
-    def add_decay_(self, target: Float[Tensor, " D"], vector: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
-        """Target += (lW W, lH H, lb b)."""
-        pieces = zip(torch.split(target, self._sizes), torch.split(vector, self._sizes), self.decays, strict=True)
-        for piece, other, decay in pieces:
-            piece.add_(other, alpha=decay)
-        return target
 
     def penalty(self, x: Float[Tensor, " D"]) -> float:
         """Half the decays times the squared norms."""
         return self.decay_dot(x, x) / 2
 
-    def finish_gradient_(self, x: Float[Tensor, " D"], pull: Float[Tensor, " D"]) -> None:
-        """Add the decays' part."""
-        self.add_decay_(pull, x)
-
-    def finish_hessian_(
-        self,
-        hessian: LogitHessian,
-        direction: Float[Tensor, " D"],
-        turn: Float[Tensor, "R d"],
-        bend: Float[Tensor, " D"],
-        out: Float[Tensor, "R d"],
-    ) -> None:
-        """Add the decays' part."""
-        self.add_decay_(bend, direction)
-
-    def along(self, state: LogitState, direction: Float[Tensor, " D"], unit: float) -> "_DecayAlong":
+    def along(self, state: LogitState, direction: Float[Tensor, " D"], unit: float) -> "DecayAlong":
         """The penalty is a parabola along the ray."""
         x = state.x
         first, second = unit * self.decay_dot(x, direction), unit**2 * self.decay_dot(direction, direction)
-        return _DecayAlong(self.penalty(x), first, second)
+        return DecayAlong(self.penalty(x), first, second)
 
 
-class _DecayAlong:
+class DecayAlong:
+    """The decays along a ray: start + first t + second t^2/2."""
+
     def __init__(self, start: float, first: float, second: float):
         self._coefficients = (start, first, second)
 
     def curvature(self) -> float:
+        """The parabola's."""
         return self._coefficients[2]
 
     def penalty(self, step: float) -> float:
+        """The parabola."""
         start, first, second = self._coefficients
         return start + step * (first + step * second / 2)
 
     def factors(self, step: float) -> None:
-        return None
+        """Rows move freely."""
+        return

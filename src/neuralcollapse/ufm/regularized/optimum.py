@@ -5,16 +5,19 @@ logits, so the objective is the mean loss at those logits + s tr(A A') + K lb be
 """
 
 import math
+from typing import TYPE_CHECKING
 
 from ...losses import LogitLoss, SquaredError
-from ..optimum import Optimum
+from ..results import Optimum
 from .broken_symmetry import broken_symmetry_optimum
 from .class_frame import ClassFrame
 from .convex_program import convex_program_optimum
 from .imbalanced import NoClosedFormError, imbalanced_optimum
-from .model import RegularizedUFM
 from .nonnegative import nonnegative_optimum
 from .squared_error import SquaredErrorSolution, solve_squared_error
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["closed_regularized", "collapsed_regularized", "regularized_optimum"]
 
@@ -22,7 +25,7 @@ COLLAPSE = "neural collapse"
 ZERO = "zero"
 
 
-def regularized_optimum(problem: RegularizedUFM) -> Optimum:
+def regularized_optimum(problem: "RegularizedUFM") -> Optimum:
     """The global minimum: in closed form, or where none is known by the certified convex program."""
     try:
         return closed_regularized(problem)
@@ -32,7 +35,7 @@ def regularized_optimum(problem: RegularizedUFM) -> Optimum:
     return convex_program_optimum(problem)
 
 
-def closed_regularized(problem: RegularizedUFM) -> Optimum:
+def closed_regularized(problem: "RegularizedUFM") -> Optimum:
     """Losses of margins by one scalar minimisation, the squared error by its own reduction, other counts as known."""
     if problem.mu == 0:
         raise ValueError(
@@ -50,7 +53,7 @@ def closed_regularized(problem: RegularizedUFM) -> Optimum:
     return _contrastive_optimum(problem, problem.loss)
 
 
-def _contrastive_optimum(problem: RegularizedUFM, loss: LogitLoss) -> Optimum:
+def _contrastive_optimum(problem: "RegularizedUFM", loss: LogitLoss) -> Optimum:
     """min_a ell(a) + (K-1) s a; W W' = sqrt(n lH/lW) a P (losses, Theorem 1, corrected constant)."""
     count = problem.num_classes
     slope = (count - 1) * problem.s
@@ -74,7 +77,7 @@ def _contrastive_optimum(problem: RegularizedUFM, loss: LogitLoss) -> Optimum:
     return broken_symmetry_optimum(problem, loss, symmetric)
 
 
-def _from_squared_error(problem: RegularizedUFM, solution: SquaredErrorSolution) -> Optimum:
+def _from_squared_error(problem: "RegularizedUFM", solution: SquaredErrorSolution) -> Optimum:
     return collapsed_regularized(
         problem,
         solution.value,
@@ -87,7 +90,7 @@ def _from_squared_error(problem: RegularizedUFM, solution: SquaredErrorSolution)
 
 
 def collapsed_regularized(
-    problem: RegularizedUFM,
+    problem: "RegularizedUFM",
     value: float,
     regime: str,
     frame: ClassFrame,

@@ -6,10 +6,13 @@ alpha/2 (z_true - M)^2 + (K-1)/2 z_other^2 + s ((K-1) x + w) + K lb beta^2/2.
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...losses import SquaredError
 from .class_frame import ClassFrame
-from .model import RegularizedUFM
+
+if TYPE_CHECKING:
+    from .model import RegularizedUFM
 
 __all__ = ["SquaredErrorSolution", "solve_squared_error"]
 
@@ -26,7 +29,7 @@ class SquaredErrorSolution:
     note: str = ""
 
 
-def solve_squared_error(loss: SquaredError, problem: RegularizedUFM) -> SquaredErrorSolution:
+def solve_squared_error(loss: SquaredError, problem: "RegularizedUFM") -> SquaredErrorSolution:
     """mse, Theorem 3.1 in its corrected form, and its extension to (alpha, M); all d, every bias decay."""
     count, dim, s = problem.num_classes, problem.dim, problem.s
     alpha, target = loss.alpha, loss.target
@@ -81,7 +84,7 @@ def _zero_threshold(loss: SquaredError, count: int, decay: float) -> float:
     return loss.alpha * loss.target * (1 + decay) / (loss.alpha + count - 1 + count * decay)
 
 
-def _low_rank(loss: SquaredError, problem: RegularizedUFM, decay: float) -> SquaredErrorSolution:
+def _low_rank(loss: SquaredError, problem: "RegularizedUFM", decay: float) -> SquaredErrorSolution:
     """Alpha = 1 and too few dimensions: x = M - K s on any rank-d projector (perpendicular to 1 with a bias)."""
     count, dim, target = problem.num_classes, problem.dim, loss.target
     anywhere = decay == math.inf
@@ -101,7 +104,7 @@ def _low_rank(loss: SquaredError, problem: RegularizedUFM, decay: float) -> Squa
 
 def _solution(
     loss: SquaredError,
-    problem: RegularizedUFM,
+    problem: "RegularizedUFM",
     regime: str,
     frame: ClassFrame,
     bias: float,

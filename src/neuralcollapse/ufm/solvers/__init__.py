@@ -4,10 +4,9 @@ A method is an iterator of states (:class:`~neuralcollapse.ufm.solvers.method.Me
 recording and saving are shared.
 """
 
+from ..results import Trace
 from . import methods as methods
 from .loop import Iterate, solve
-from .many import solve_many
 from .method import Method, methods_registry
-from .trace import Trace
 
-__all__ = ["Iterate", "Method", "Trace", "methods_registry", "solve", "solve_many"]
+__all__ = ["Iterate", "Method", "Trace", "methods_registry", "solve"]

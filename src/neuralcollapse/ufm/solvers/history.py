@@ -10,7 +10,7 @@ import torch
 
 from ..._support.checks import describe
 from ..._support.registry import unknown_name
-from ..objective import Model, State
+from ..objectives.base import Objective, State
 from ..point import Point
 from .collapse import MEASURES, PointCollapse
 from .method import Method
@@ -26,33 +26,33 @@ SHARE = 0.04
 class Snapshot:
     """A state, with what several columns share computed once."""
 
-    def __init__(self, model: Model, state: State, minimum: float | None):
-        self.model, self.state, self.minimum = model, state, minimum
+    def __init__(self, objective: Objective, state: State, minimum: float | None):
+        self.objective, self.state, self.minimum = objective, state, minimum
 
     @cached_property
     def point(self) -> Point:
         """The point, as views."""
-        return self.model.point(self.state.x)
+        return self.objective.point(self.state.x)
 
     @cached_property
     def collapse(self) -> PointCollapse:
         """The class means of the features."""
-        return PointCollapse(self.point, self.model.problem.counts)
+        return PointCollapse(self.point, self.objective.problem.counts)
 
     def collapse_measure(self, name: str) -> float | None:
         """A measure of collapse; None where samples have no classes."""
-        return self.collapse.measure(name) if self.model.problem.has_classes else None
+        return self.collapse.measure(name) if self.objective.problem.has_classes else None
 
     def accuracy(self) -> float | None:
         """The share of samples whose largest logit is that of their class; None without a classifier."""
         logits = self.state.logits
         if logits is None:
             return None
-        return int((logits.argmax(1) == self.model.problem.labels).sum()) / len(logits)
+        return int((logits.argmax(1) == self.objective.problem.labels).sum()) / len(logits)
 
     def certified_gap(self) -> float | None:
         """The value less a rigorous lower bound on the minimum."""
-        gap = self.model.problem.certify(self.point).gap
+        gap = self.objective.problem.certify(self.point).gap
         return gap if math.isfinite(gap) else None
 
 
@@ -104,27 +104,27 @@ def check_record(record: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(record))
 
 
-def sparing_interval(model: Model, method: Method, record: Sequence[str]) -> int:
+def sparing_interval(objective: Objective, method: Method, record: Sequence[str]) -> int:
     """Every how many iterations the columns can be recorded for less than a tenth of the iterations' cost.
 
     By count of operations, not by the clock: a history does not depend on how busy the machine was.
     """
-    problem = model.problem
+    problem = objective.problem
     decomposition = 12.0 * problem.num_classes * problem.num_classes * min(problem.dim, problem.num_samples)
     price = 0.0
     for name in (name for name in record if name != POINTS):
         column = COLUMNS[name]
-        price += column.products * model.work + column.calls * CALL + column.decompositions * decomposition
+        price += column.products * objective.work + column.calls * CALL + column.decompositions * decomposition
     # A product comes with the softmax's passes over the logits, and with some ten small operations.
-    iteration = method.products * (2.2 * model.work + 10 * CALL)
+    iteration = method.products * (2.2 * objective.work + 10 * CALL)
     return max(1, math.ceil(price / (SHARE * iteration)))
 
 
 class Recorder:
     """A growing history: columns of equal length, with the iteration and the seconds since the start."""
 
-    def __init__(self, model: Model, record: Sequence[str], every: int, minimum: float | None):
-        self._model, self._minimum = model, minimum
+    def __init__(self, objective: Objective, record: Sequence[str], every: int, minimum: float | None):
+        self._objective, self._minimum = objective, minimum
         self._record = [name for name in record if name != POINTS]
         self.points: list[Point] | None = [] if POINTS in record else None
         self.every = every
@@ -141,7 +141,7 @@ class Recorder:
         seen = self.columns["iteration"]
         if (iteration % self.every and not last) or (seen and seen[-1] == iteration):
             return None
-        shot = Snapshot(self._model, state, self._minimum)
+        shot = Snapshot(self._objective, state, self._minimum)
         row: dict[str, float | int | None] = {"iteration": iteration, "seconds": self.seconds}
         row.update({name: COLUMNS[name].measure(shot) for name in self._record})
         for name, entry in row.items():

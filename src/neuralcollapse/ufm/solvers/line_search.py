@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
-from ..objective import Line
+from torch import Tensor
 
-__all__ = ["Step", "backtrack", "search"]
+from ..objectives.base import Line, Objective, State
+
+__all__ = ["SUFFICIENT", "Step", "backtrack", "search", "shrink", "step_below"]
 
 SUFFICIENT = 1e-4
 """Armijo's constant: a step must bring this share of the decrease that the slope promises."""
@@ -55,6 +57,38 @@ def backtrack(line: Line, value: float, slope: float, length: float, noise: floa
         if excess <= SUFFICIENT * length * slope + noise:
             return Step(length, found)
         length *= shrink(excess, slope * length)
+    return None
+
+
+def step_below(
+    objective: Objective,
+    state: State,
+    direction: Tensor,
+    length: float,
+    slope: float,
+    bound: float,
+    trials: int,
+    halve: bool = False,
+) -> tuple[State, float] | None:
+    """The first of ever shorter steps, each evaluated anew, that is far enough below ``bound``; and its length.
+
+    Args:
+        objective: what is stepped on.
+        state: where the step starts.
+        direction: tangent.
+        length: of the first trial.
+        slope: the derivative along ``direction``, negative.
+        bound: the value to compare with, rounding included.
+        trials: the most there are.
+        halve: whether to halve the length instead of following a parabola.
+
+    """
+    for _ in range(trials):
+        after = objective.step(state, direction, length)
+        if after.value <= bound + SUFFICIENT * length * slope:
+            return after, length
+        length *= 0.5 if halve else shrink(after.value - state.value, length * slope)
+        del after  # its memory is the next trial's
     return None
 
 

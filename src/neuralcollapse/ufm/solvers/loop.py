@@ -11,14 +11,12 @@ from torch import Tensor
 from ..._support.checks import describe, integer, real
 from ..._support.memory import keep_freed_blocks
 from ..._support.threads import torch_threads
-from ..certificate import NOT_CRITICAL, STRICT_SADDLE, Certificate
-from ..objective import Model, State
-from ..optimum import Optimum
+from ..objectives.base import Objective, State
 from ..point import Point
 from ..problem import Problem
+from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, Optimum, Outcome, Trace
 from .history import USUAL, Recorder, check_record, sparing_interval
-from .method import Method, flat_model, methods_registry, rounding
-from .trace import Outcome, Trace
+from .method import Method, methods_registry
 
 __all__ = ["Iterate", "SolveOptions", "methods", "perturb", "solve"]
 
@@ -44,7 +42,7 @@ PATIENCE = 200
 def methods(problem: Problem) -> list[str]:
     """The names of the methods that work on ``problem``."""
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be an unconstrained feature model, got {describe(problem)}")
+        raise TypeError(f"problem must be an unconstrained feature objective, got {describe(problem)}")
     return [name for name, method in methods_registry.items() if method.supports(problem)]
 
 
@@ -120,9 +118,7 @@ def solve(
         begin = perturb(problem, begin, options.perturbation, seed)
     used = start is None or options.perturbation > 0
     run = _Run(problem, way, options, on_record, on_iteration)
-    # Inference mode makes small operations a fifth cheaper, but its tensors may not leave it: the labels are
-    # made before (the problem keeps them), the point is copied after.
-    assert len(problem.labels)
+    # Inference mode makes small operations a fifth cheaper, but its tensors may not leave it: points are copied after.
     keep_freed_blocks()
     with torch_threads(1), torch.inference_mode():
         trace = run.trace(begin, seed if used else None)
@@ -173,16 +169,16 @@ class _Run:
 
     def trace(self, start: Point, seed: int | None) -> Trace:
         inner, begin = self.method.recast(self.problem, start)
-        model = flat_model(inner)
-        state = model.state(model.flatten(begin))
-        every = self.options.every or sparing_interval(model, self.method, self.options.record)
+        objective = inner.objective()
+        state = objective.state(objective.flatten(begin))
+        every = self.options.every or sparing_interval(objective, self.method, self.options.record)
         minimum = None if self.optimum is None else self.optimum.value
-        recorder = Recorder(model, self.options.record, every, minimum)
-        outcome, message, state, iterations = self._loop(model, state, recorder)
+        recorder = Recorder(objective, self.options.record, every, minimum)
+        outcome, message, state, iterations = self._loop(objective, state, recorder)
         self._record(recorder, iterations, state, last=True)
         regime, remark = self._reached(state)
         return Trace(
-            point=model.point(state.x),
+            point=objective.point(state.x),
             history=recorder.columns,
             points=None if recorder.points is None else tuple(recorder.points),
             converged=outcome == "converged",
@@ -198,18 +194,18 @@ class _Run:
             regime=regime,
         )
 
-    def _loop(self, model: Model, state: State, recorder: Recorder) -> tuple[Outcome, str, State, int]:
+    def _loop(self, objective: Objective, state: State, recorder: Recorder) -> tuple[Outcome, str, State, int]:
         options = self.options
-        path = self.method.iterate(model, state)
+        path = self.method.iterate(objective, state)
         lowest, smallest, idle, iteration = math.inf, math.inf, 0, 0
         unchecked_until = 0
         while True:
             self._record(recorder, iteration, state)
-            self._show(model, iteration, state)
+            self._show(objective, iteration, state)
             norm = state.gradient_norm
             if not math.isfinite(state.value + norm):
                 return "stalled", "the value or the gradient is no longer finite", state, iteration
-            if self._within_gap(model, state, iteration):
+            if self._within_gap(objective, state, iteration):
                 return (
                     "converged",
                     f"within {options.gap:g} of a proved lower bound on the minimum",
@@ -217,14 +213,14 @@ class _Run:
                     iteration,
                 )
             if norm <= options.tol and iteration >= unchecked_until:
-                verdict = self._second_order_check(model, state)
+                verdict = self._second_order_check(objective, state)
                 if verdict is None:
                     return "converged", f"the gradient norm is {norm:.1e}", state, iteration
                 if verdict.verdict == STRICT_SADDLE and self.method.leaves_saddles:
-                    away = _leave(model, state, verdict)
+                    away = _leave(objective, state, verdict)
                     if away is not None:
                         state, iteration, unchecked_until = away, iteration + 1, iteration + 1
-                        path = self.method.iterate(model, state)
+                        path = self.method.iterate(objective, state)
                         self.note = f", after leaving a strict saddle of curvature {verdict.curvature:.2g}"
                         continue
                 elif norm == 0:
@@ -244,7 +240,7 @@ class _Run:
                     state,
                     iteration,
                 )
-            idle = 0 if state.value < lowest - rounding(model, state) or norm < 0.99 * smallest else idle + 1
+            idle = 0 if state.value < lowest - objective.rounding(state) or norm < 0.99 * smallest else idle + 1
             lowest, smallest = min(lowest, state.value), min(smallest, norm)
             following = next(path, None) if norm > 0 and idle < PATIENCE else None
             if following is None:
@@ -257,31 +253,31 @@ class _Run:
             with torch.inference_mode(False):
                 self.on_record(row)
 
-    def _show(self, model: Model, iteration: int, state: State) -> None:
+    def _show(self, objective: Objective, iteration: int, state: State) -> None:
         if self.on_iteration is not None:
             norm = state.gradient_norm  # computed inside inference mode, whose buffers may not be written outside
             with torch.inference_mode(False):
-                point = self.method.restore(self.problem, model.point(state.x))
+                point = self.method.restore(self.problem, objective.point(state.x))
                 self.on_iteration(Iterate(iteration, point, state.value, norm))
 
-    def _within_gap(self, model: Model, state: State, iteration: int) -> bool:
+    def _within_gap(self, objective: Objective, state: State, iteration: int) -> bool:
         gap = self.options.gap
         if gap is None:
             return False
         proved = self.optimum is not None and self.optimum.proved
         if not proved and state.value - self.lower > gap and iteration >= self.next_bound:
-            self.lower = max(self.lower, model.problem.certify(model.point(state.x)).lower_bound)
+            self.lower = max(self.lower, objective.problem.certify(objective.point(state.x)).lower_bound)
             self.next_bound = math.ceil(1.25 * iteration) + 1
         return state.value - self.lower <= gap
 
-    def _second_order_check(self, model: Model, state: State) -> Certificate | None:
+    def _second_order_check(self, objective: Objective, state: State) -> Certificate | None:
         """The certificate of a point that has a small gradient but is known not to be, or may not be, a
         minimum.
         """
         reached, _ = self._reached(state)
         if reached is not None or (self.optimum is None and not self.method.leaves_saddles):
             return None
-        certificate = model.problem.certify(model.point(state.x))
+        certificate = objective.problem.certify(objective.point(state.x))
         return certificate if certificate.verdict in (STRICT_SADDLE, NOT_CRITICAL) else None
 
     def _reached(self, state: State) -> tuple[str | None, str]:
@@ -303,11 +299,11 @@ def _optimum(problem: Problem) -> Optimum | None:
         return None
 
 
-def _leave(model: Model, state: State, certificate: Certificate) -> State | None:
+def _leave(objective: Objective, state: State, certificate: Certificate) -> State | None:
     """The lowest of states at steps of many lengths along both senses of the escape direction."""
     assert certificate.escape is not None
-    direction = model.flatten(certificate.escape)
-    line = model.line(state, direction)
+    direction = objective.flatten(certificate.escape)
+    line = objective.line(state, direction)
     reach = 2 * max(1.0, float(state.x.norm()))
     trials = [sign * reach * 0.5**power for power in range(20) for sign in (1.0, -1.0)]
     best = line.at(min(trials, key=line.value))

@@ -20,10 +20,10 @@ from ..normalized import NormalizedUFM
 from ..point import Point
 from ..problem import Problem
 from ..regularized import RegularizedUFM
+from ..results import Trace
 from .batched import fits, obstacle, solve_batch
 from .loop import SolveOptions, perturb, resolve_method, solve
 from .method import Method
-from .trace import Trace
 
 __all__ = ["solve_many", "trial_folder"]
 

@@ -7,17 +7,11 @@ from typing import ClassVar
 import torch
 
 from ..._support.registry import Registry
-from ..normalized import NormalizedUFM
-from ..normalized.objective import NormalizedModel
-from ..objective import Model, State
+from ..objectives.base import Objective, State
 from ..point import Point
-from ..pointwise_objective import AnyModel
 from ..problem import Problem
-from ..regularized import RegularizedUFM
-from ..regularized.nonnegative_objective import NonnegativeModel
-from ..regularized.objective import RegularizedModel
 
-__all__ = ["Method", "flat_model", "methods_registry", "rounding"]
+__all__ = ["Method", "methods_registry"]
 
 methods_registry: "Registry[type[Method]]" = Registry("method")
 
@@ -49,8 +43,8 @@ class Method(ABC):
         return True
 
     @abstractmethod
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
-        """The states after ``state``, one an iteration; each is retired when the next but one is asked for."""
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
+        """The states after ``state``, one an iteration."""
 
     def recast(self, problem: Problem, start: Point) -> tuple[Problem, Point]:
         """The problem and the start that are solved in place of the given ones."""
@@ -59,20 +53,3 @@ class Method(ABC):
     def restore(self, problem: Problem, point: Point) -> Point:
         """The point of ``problem`` that a solution of the recast one stands for, in new tensors."""
         return point.map(torch.clone)
-
-
-def flat_model(problem: Problem) -> Model:
-    """The fastest flat form there is of ``problem``."""
-    if isinstance(problem, RegularizedUFM) and problem.nonnegative:
-        return NonnegativeModel(problem)
-    if isinstance(problem, RegularizedUFM):
-        return RegularizedModel(problem)
-    if isinstance(problem, NormalizedUFM):
-        return NormalizedModel(problem)
-    return AnyModel(problem)
-
-
-def rounding(model: Model, state: State) -> float:
-    """A change of the value below this may be rounding: logits of size tau carry errors of tau 1e-16."""
-    temperature = getattr(model.problem, "temperature", 1.0)
-    return 1e-15 * max(1.0, abs(state.value), temperature)

@@ -10,7 +10,6 @@ from ...normalized import NormalizedUFM
 from ...point import Point
 from ...regularized import RegularizedUFM
 from ..history import COLUMNS, Snapshot
-from ..method import flat_model
 
 __all__ = ["Columns"]
 
@@ -25,7 +24,7 @@ class Columns:
 
     def __init__(self, problem: RegularizedUFM | NormalizedUFM, record: Sequence[str], minimum: float | None):
         self._problem, self._record, self._minimum = problem, record, minimum
-        self._flat = flat_model(problem)
+        self._objective = problem.objective()
         self.need_points = bool(set(record) - {"value", "gradient_norm", "gap"})
 
     def at(self, points: Sequence[Point], values: list[float], norms: list[float]) -> dict[str, Column]:
@@ -47,8 +46,8 @@ class Columns:
         return found
 
     def _single(self, name: str, point: Point) -> float | None:
-        state = self._flat.state(self._flat.flatten(point))
-        return COLUMNS[name].measure(Snapshot(self._flat, state, self._minimum))
+        state = self._objective.state(self._objective.flatten(point))
+        return COLUMNS[name].measure(Snapshot(self._objective, state, self._minimum))
 
     def _accuracies(self, points: Sequence[Point]) -> Column:
         features = torch.stack([point.H for point in points])

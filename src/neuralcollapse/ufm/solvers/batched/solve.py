@@ -11,19 +11,17 @@ import torch
 from torch import Tensor
 
 from ...._support.memory import keep_freed_blocks
-from ...certificate import NOT_CRITICAL, STRICT_SADDLE
 from ...normalized import NormalizedUFM
-from ...optimum import Optimum
 from ...point import Point
 from ...problem import Problem
 from ...regularized import RegularizedUFM
+from ...results import NOT_CRITICAL, STRICT_SADDLE, Optimum, Outcome, Trace
 from ..history import POINTS, sparing_interval
 from ..loop import PATIENCE, REACHED, SolveOptions
-from ..method import Method, flat_model
+from ..method import Method
 from ..methods.conjugate_gradient import ConjugateGradient
 from ..methods.gradient_descent import GradientDescent
 from ..methods.lbfgs import LBFGS
-from ..trace import Outcome, Trace
 from .columns import Column, Columns
 from .model import BatchModel, BatchState, Numbers
 from .steps import BatchConjugateGradient, BatchGradientDescent, BatchLBFGS, BatchMethod
@@ -112,13 +110,13 @@ class _Run:
         starts: Sequence[Point],
     ):
         self.problem, self.method, self.options, self.optimum = problem, method, options, optimum
-        flat = flat_model(problem)
+        objective = problem.objective()
         if isinstance(method, ConjugateGradient) and method.plain:
-            flat.weigh_alike()
+            objective.weigh_alike()
         loss = problem.loss.stack(problem.labels, problem.num_classes)
         assert loss is not None
-        self.model = BatchModel(problem, loss, flat.scales)
-        self.every = options.every or sparing_interval(flat, method, options.record)
+        self.model = BatchModel(problem, loss, objective.scales)
+        self.every = options.every or sparing_interval(objective, method, options.record)
         self.columns = Columns(problem, options.record, None if optimum is None else optimum.value)
         self.template = starts[0]
         self.start = self.model.gather(starts)

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 
 from ...._support.checks import real
-from ...objective import Model, State
-from ..method import Method, methods_registry, rounding
+from ...objectives.base import Objective, State
+from ..method import Method, methods_registry
 
 __all__ = ["Adam"]
 
@@ -33,31 +33,28 @@ class Adam(Method):
     def __post_init__(self) -> None:
         real("learning_rate", self.learning_rate, above=0)
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One gradient an iteration."""
         decay, decay_square, tiny = 0.9, 0.95, 1e-16
         mean, square = torch.zeros_like(state.x), torch.zeros_like(state.x)
         rate, count = self.learning_rate, 0
         while rate > 1e-18:
             count += 1
-            gradient = state.gradient
-            mean.lerp_(gradient, 1 - decay)
-            square.mul_(decay_square).addcmul_(gradient, gradient, value=1 - decay_square)
-            state.shed()
+            mean.lerp_(state.gradient, 1 - decay)
+            square.mul_(decay_square).addcmul_(state.gradient, state.gradient, value=1 - decay_square)
             correction = math.sqrt(1 - decay_square**count) / (1 - decay**count)
-            direction = torch.sqrt(square, out=model.take()).add_(tiny)
-            model.project_(state.x, torch.div(mean, direction, out=direction))
-            after = model.step(state, direction, -rate * correction)
-            model.give(direction)
-            rate = min(_change(model, after, state) * rate, self.learning_rate)
-            yield after
-            state.retire()
+            direction = torch.sqrt(square, out=objective.empty()).add_(tiny)
+            objective.project_(state.x, torch.div(mean, direction, out=direction))
+            after = objective.step(state, direction, -rate * correction)
+            del direction
+            rate = min(_change(objective, after, state) * rate, self.learning_rate)
             state = after
+            yield state
 
 
-def _change(model: Model, state: State, before: State) -> float:
+def _change(objective: Objective, state: State, before: State) -> float:
     """The factor for the rate: by the value, or where rounding hides its change, by the gradient norm."""
     change = state.value - before.value
-    if abs(change) > 4 * rounding(model, state):
+    if abs(change) > 4 * objective.rounding(state):
         return 1.05 if change < 0 else 0.7
     return 1.05 if state.gradient_norm < before.gradient_norm else 0.9

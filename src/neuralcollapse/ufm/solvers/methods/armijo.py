@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import torch
 
-from ...objective import Model, State
-from ..line_search import SUFFICIENT
-from ..method import Method, methods_registry, rounding
+from ...objectives.base import Objective, State
+from ..line_search import step_below
+from ..method import Method, methods_registry
 
 __all__ = ["Armijo"]
 
@@ -32,31 +32,21 @@ class Armijo(Method):
     summary: ClassVar[str] = "plain gradient steps, doubled and halved by Armijo's rule"
     products: ClassVar[int] = 3
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One gradient an iteration, and a value a trial."""
-        downhill = model.take()
+        downhill = objective.empty()
         length = 0.5 / state.gradient_norm if state.gradient_norm else 0.0
         drowned = False
         while True:
             torch.neg(state.gradient, out=downhill)
             square = state.gradient_norm**2
-            noise = rounding(model, state)
-            state.shed()
+            noise = objective.rounding(state)
             if length * square > DROWNED * noise:
                 length *= 2
             elif not drowned:
                 length, drowned = length / 2, True
-            bound = state.value + noise
-            for _ in range(TRIALS):
-                after = model.step(state, downhill, length)
-                if after.value <= bound - SUFFICIENT * length * square:
-                    break
-                length /= 2
-                after.retire()
-            else:
+            found = step_below(objective, state, downhill, length, -square, state.value + noise, TRIALS, halve=True)
+            if found is None or torch.equal(found[0].x, state.x):
                 return
-            if torch.equal(after.x, state.x):
-                return
-            yield after
-            state.retire()
-            state = after
+            state, length = found
+            yield state

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 
 from ...._support.checks import flag
-from ...objective import Model, State, dot
+from ...objectives.base import Objective, State, dot
 from ..line_search import search
-from ..method import Method, methods_registry, rounding
+from ..method import Method, methods_registry
 
 __all__ = ["ConjugateGradient"]
 
@@ -33,35 +33,31 @@ class ConjugateGradient(Method):
     def __post_init__(self) -> None:
         flag("plain", self.plain)
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One gradient and one ray an iteration."""
         if self.plain:
-            model.weigh_alike()
-        steepest = model.precondition(state.gradient, model.take())
+            objective.weigh_alike()
+        steepest = objective.precondition(state.gradient)
         size = dot(state.gradient, steepest)
-        direction = torch.neg(steepest, out=model.take())
+        direction = torch.neg(steepest, out=objective.empty())
         slope, guess = -size, 1.0
         while True:
-            state.shed("gradient")
-            line = model.line(state, direction)
-            step = search(line, state.value, slope, guess, rounding(model, state))
+            line = objective.line(state, direction)
+            step = search(line, state.value, slope, guess, objective.rounding(state))
             if step is None:
-                line.close()
                 if slope == -size:
                     return
+                del line  # its memory is the next one's
                 torch.neg(steepest, out=direction)
                 slope = -size
                 continue
-            after, guess = line.at(step.length), 2 * step.length
-            state.shed("logits")
-            yield after
-            state.retire()
-            state = after
+            state, guess = line.at(step.length), 2 * step.length
+            yield state
             overlap = dot(state.gradient, steepest)
-            model.precondition(state.gradient, steepest)
+            objective.precondition(state.gradient, out=steepest)
             new_size = dot(state.gradient, steepest)
             beta = max(0.0, (new_size - overlap) / size)
-            model.project_(state.x, direction).mul_(beta).sub_(steepest)
+            objective.project_(state.x, direction).mul_(beta).sub_(steepest)
             slope, size = dot(state.gradient, direction), new_size
             if slope >= -1e-8 * size:
                 torch.neg(steepest, out=direction)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 
 from ...._support.checks import real
-from ...objective import Model, State
+from ...objectives.base import Objective, State
 from ..method import Method, methods_registry
 
 __all__ = ["FixedStep", "Momentum"]
@@ -33,19 +33,17 @@ class FixedStep(Method):
         """How much of the velocity is kept."""
         return 0.0
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One gradient an iteration; v <- momentum v + grad, carried along by projection."""
         velocity = torch.zeros_like(state.x)
         while True:
             velocity.mul_(self.inertia).add_(state.gradient)
-            state.shed()
-            after = model.step(state, velocity, -self.rate)
+            after = objective.step(state, velocity, -self.rate)
             if torch.equal(after.x, state.x):
                 return
-            model.project_(after.x, velocity)
-            yield after
-            state.retire()
             state = after
+            objective.project_(state.x, velocity)
+            yield state
 
 
 @methods_registry.add("momentum", "heavy-ball")

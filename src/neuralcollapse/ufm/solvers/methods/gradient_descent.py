@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 
 from ...._support.checks import integer
-from ...objective import Model, State, dot
-from ..line_search import SUFFICIENT, search, shrink
-from ..method import Method, methods_registry, rounding
+from ...objectives.base import Objective, State, dot
+from ..line_search import search, step_below
+from ..method import Method, methods_registry
 
 __all__ = ["GradientDescent"]
 
@@ -36,38 +36,27 @@ class GradientDescent(Method):
     def __post_init__(self) -> None:
         integer("window", self.window, minimum=1)
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One gradient an iteration, and a value a trial."""
         recent: deque[float] = deque([state.value], maxlen=self.window)
-        downhill = model.precondition(state.gradient, model.take()).neg_()
+        downhill = objective.precondition(state.gradient).neg_()
         slope = dot(state.gradient, downhill)
-        state.shed("gradient")
-        line = model.line(state, downhill)
-        first = search(line, state.value, slope, 1.0, rounding(model, state))
+        line = objective.line(state, downhill)
+        first = search(line, state.value, slope, 1.0, objective.rounding(state))
         if first is None:
             return
-        length, after = first.length, line.at(first.length)
-        state.shed()
+        length, state = first.length, line.at(first.length)
         while True:
-            yield after
-            state.retire()
-            state = after
+            yield state
             recent.append(state.value)
             # s = length downhill: <s, M^-1 s> = -length^2 slope, <s, y> = length (<downhill, grad'> - slope).
             turned = dot(downhill, state.gradient) - slope
             trial = -length * slope / turned if turned > 0 else 2 * length
             length = min(max(trial, 1e-3 * length), 1e3 * length)
-            model.precondition(state.gradient, downhill).neg_()
+            objective.precondition(state.gradient, out=downhill).neg_()
             slope = dot(state.gradient, downhill)
-            state.shed()
-            bound = max(recent) + rounding(model, state)
-            for _ in range(TRIALS):
-                after = model.step(state, downhill, length)
-                if after.value <= bound + SUFFICIENT * length * slope:
-                    break
-                length *= shrink(after.value - state.value, length * slope)
-                after.retire()
-            else:
+            bound = max(recent) + objective.rounding(state)
+            found = step_below(objective, state, downhill, length, slope, bound, TRIALS)
+            if found is None or torch.equal(found[0].x, state.x):
                 return
-            if torch.equal(after.x, state.x):
-                return
+            state, length = found

@@ -9,7 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 from ...._support.checks import real
-from ...objective import Model, State
+from ...objectives.base import Objective, State
 from ..method import Method, methods_registry
 
 __all__ = ["GradientFlow"]
@@ -39,19 +39,19 @@ class GradientFlow(Method):
         real("longest", self.longest, minimum=self.step)
         real("accuracy", self.accuracy, above=0, maximum=0.1)
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One stretch of time an iteration."""
         span = self.step
 
         def downhill(_: float, x: np.ndarray) -> np.ndarray:
-            return -model.state(torch.from_numpy(x.copy())).gradient.numpy().copy()
+            return -objective.state(torch.from_numpy(x.copy())).gradient.numpy().copy()
 
         while True:
             start = state.x.numpy().copy()
             options = {"method": "DOP853", "rtol": self.accuracy, "atol": self.accuracy}
             found = solve_ivp(downhill, (0.0, span), start, **options)
             end = torch.from_numpy(found.y[:, -1].copy())
-            after = model.step(state, end - state.x, 1.0)
+            after = objective.step(state, end - state.x, 1.0)
             if not found.success or torch.equal(after.x, state.x):
                 return
             yield after

@@ -10,13 +10,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...._support.checks import integer
-from ...objective import Model, State, dot
-from ..line_search import search, shrink
-from ..method import Method, methods_registry, rounding
+from ...objectives.base import Objective, State, dot
+from ..line_search import search, step_below
+from ..method import Method, methods_registry
 
 __all__ = ["LBFGS"]
 
 TRIALS = 25
+
+Pair = tuple[Tensor, Tensor, float]
+"""A change of the point, the change of the gradient, and their inner product."""
 
 
 @methods_registry.add("lbfgs", "l-bfgs")
@@ -39,68 +42,49 @@ class LBFGS(Method):
     def __post_init__(self) -> None:
         integer("memory", self.memory, minimum=1)
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """A step along -B grad; without usable pairs an exact one along the gradient."""
-        pairs: deque[tuple[Tensor, Tensor, float]] = deque()
+        pairs: deque[Pair] = deque(maxlen=self.memory)
         while True:
-            after = self._whole_step(model, state, pairs) if pairs else None
+            x, gradient = state.x, state.gradient
+            after = whole_step(objective, state, gradient, pairs) if pairs else None
             if after is None:
-                while pairs:
-                    drop_oldest(model, pairs)
-                after = self._first_step(model, state)
+                pairs.clear()
+                after = first_step(objective, state, gradient)
                 if after is None:
                     return
-            state.shed("logits")
             yield after
             # The old point and gradient are used no more: their memory holds the pair.
-            change = torch.sub(after.x, state.x, out=state.x)
-            turn = torch.sub(after.gradient, state.gradient, out=state.gradient)
+            change = torch.sub(after.x, x, out=x)
+            turn = torch.sub(after.gradient, gradient, out=gradient)
             inner = dot(change, turn)
             if inner > 1e-10 * (dot(change, change) * dot(turn, turn)) ** 0.5:
-                if len(pairs) == self.memory:
-                    drop_oldest(model, pairs)
                 pairs.append((change, turn, inner))
-            else:
-                state.retire()
             state = after
 
-    def _first_step(self, model: Model, state: State) -> State | None:
-        direction = model.precondition(state.gradient, model.take()).neg_()
-        slope = dot(state.gradient, direction)
-        line = model.line(state, direction)
-        found = search(line, state.value, slope, 1.0, rounding(model, state))
-        after = None if found is None else line.at(found.length)
-        model.give(direction)
-        return after
 
-    def _whole_step(self, model: Model, state: State, pairs: deque[tuple[Tensor, Tensor, float]]) -> State | None:
-        direction = model.project_(state.x, two_loops(model, state.gradient, pairs).neg_())
-        slope = dot(state.gradient, direction)
-        length, noise = 1.0, rounding(model, state)
-        for _ in range(TRIALS if slope < 0 else 0):
-            after = model.step(state, direction, length)
-            if after.value <= state.value + 1e-4 * length * slope + noise:
-                model.give(direction)
-                return after
-            length *= shrink(after.value - state.value, length * slope)
-            after.retire()
-        model.give(direction)
+def first_step(objective: Objective, state: State, gradient: Float[Tensor, " D"]) -> State | None:
+    """A nearly exact step along the gradient in the block metric."""
+    direction = objective.precondition(gradient).neg_()
+    line = objective.line(state, direction)
+    found = search(line, state.value, dot(gradient, direction), 1.0, objective.rounding(state))
+    return None if found is None else line.at(found.length)
+
+
+def whole_step(objective: Objective, state: State, gradient: Float[Tensor, " D"], pairs: deque[Pair]) -> State | None:
+    """-B grad, shortened if need be."""
+    direction = objective.project_(state.x, two_loops(objective, gradient, pairs).neg_())
+    slope = dot(gradient, direction)
+    if not slope < 0:
         return None
+    found = step_below(objective, state, direction, 1.0, slope, state.value + objective.rounding(state), TRIALS)
+    return None if found is None else found[0]
 
 
-def drop_oldest(model: Model, pairs: deque[tuple[Tensor, Tensor, float]]) -> None:
-    """Forget the oldest pair, and give its memory back."""
-    change, turn, _ = pairs.popleft()
-    model.give(change)
-    model.give(turn)
-
-
-def two_loops(
-    model: Model, gradient: Float[Tensor, " D"], pairs: deque[tuple[Tensor, Tensor, float]]
-) -> Float[Tensor, " D"]:
+def two_loops(objective: Objective, gradient: Float[Tensor, " D"], pairs: deque[Pair]) -> Float[Tensor, " D"]:
     """B grad by the two-loop recursion, from the block metric scaled by <s, y>/<y, M y> of the last pair."""
     _, turn, inner = pairs[-1]
-    result = model.precondition(turn, model.take())
+    result = objective.precondition(turn)
     scale = inner / dot(turn, result)
     result.copy_(gradient)
     weights: list[float] = []
@@ -108,7 +92,7 @@ def two_loops(
         weight = dot(change, result) / inner
         result.add_(turn, alpha=-weight)
         weights.append(weight)
-    model.precondition(result, result).mul_(scale)
+    objective.precondition(result, out=result).mul_(scale)
     for (change, turn, inner), weight in zip(pairs, reversed(weights), strict=True):
         result.add_(change, alpha=weight - dot(turn, result) / inner)
     return result

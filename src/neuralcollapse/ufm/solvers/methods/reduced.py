@@ -7,13 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ...logit_objective import LogitModel
-from ...normalized import NormalizedUFM
-from ...objective import Model, State
+from ...logit_problem import LogitProblem
+from ...objectives.base import Objective, State
+from ...objectives.logits import LogitObjective
 from ...point import Point
 from ...problem import Problem
-from ...regularized import RegularizedUFM
-from ..method import Method, flat_model, methods_registry
+from ..method import Method, methods_registry
 from .trust_region import TrustRegion
 
 __all__ = ["Reduced"]
@@ -39,47 +38,35 @@ class Reduced(Method):
     @classmethod
     def supports(cls, problem: Problem) -> bool:
         """Balanced models on logits."""
-        if isinstance(problem, RegularizedUFM) and problem.nonnegative:
-            return False
-        return problem.balanced and isinstance(problem, RegularizedUFM | NormalizedUFM)
+        return problem.balanced and isinstance(problem.objective(), LogitObjective)
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """Trust regions."""
-        return TrustRegion().iterate(model, state)
+        return TrustRegion().iterate(objective, state)
 
     def recast(self, problem: Problem, start: Point) -> tuple[Problem, Point]:
         """The problem with n = 1, and the best group of ``start``."""
-        assert isinstance(problem, RegularizedUFM | NormalizedUFM)
-        model = flat_model(problem)
-        assert isinstance(model, LogitModel)
-        per_class = problem.counts[0]
+        if not isinstance(problem, LogitProblem):
+            raise TypeError("groups of samples are for models on logits")
+        objective, per_class = problem.logit_objective(), problem.counts[0]
         groups = start.H.view(problem.num_classes, per_class, problem.dim)
-        values = self._sample_losses(problem, model, start).view(problem.num_classes, per_class).mean(0)
-        if isinstance(problem, RegularizedUFM):
-            # What the groups do not share of the penalty.
-            values += problem.feature_decay * per_class / 2 * torch.linalg.vector_norm(groups, dim=(0, 2)).square()
+        values = sample_losses(objective, start).view(problem.num_classes, per_class).mean(0)
+        # What the groups do not share of the penalty.
+        values += objective.decays[1] * per_class / 2 * torch.linalg.vector_norm(groups, dim=(0, 2)).square()
         best = int(values.argmin())
-        return self._with_one_sample(problem), Point(start.W, groups[:, best].contiguous(), start.b)
-
-    @staticmethod
-    def _sample_losses(problem: RegularizedUFM | NormalizedUFM, model: LogitModel, start: Point) -> Tensor:
-        """The loss of each sample, part by part."""
-        W = start.classifier
-        return torch.cat(
-            [
-                problem.loss.values(model.finish_logits_(torch.mm(part.of(start.H), W.T), start.b), part.labels)
-                for part in model.parts
-            ]
-        )
+        return problem.with_one_sample(), Point(start.W, groups[:, best].contiguous(), start.b)
 
     def restore(self, problem: Problem, point: Point) -> Point:
         """Every sample of a class gets its feature."""
         copy = super().restore(problem, point)
         return Point(copy.W, torch.repeat_interleave(copy.H, problem.counts[0], dim=0), copy.b)
 
-    @staticmethod
-    def _with_one_sample(problem: Problem) -> Problem:
-        parameters = {**problem.parameters(), "per_class": 1}
-        if isinstance(problem, RegularizedUFM):
-            parameters["feature_decay"] = problem.feature_decay * problem.counts[0]
-        return type(problem)(**parameters)
+
+def sample_losses(objective: LogitObjective, start: Point) -> Tensor:
+    """The loss of each sample, part by part."""
+    W = start.classifier
+    parts = [
+        objective.loss.values(objective.finish_logits_(torch.mm(part.of(start.H), W.T), start.b), part.labels)
+        for part in objective.parts
+    ]
+    return torch.cat(parts)

@@ -8,10 +8,9 @@ from typing import ClassVar
 import torch
 
 from ...._support.checks import integer, real
-from ...normalized import NormalizedUFM
-from ...objective import Model, State
+from ...objectives.base import Objective, State
+from ...objectives.logits import LogitObjective
 from ...problem import Problem
-from ...regularized import RegularizedUFM
 from ..method import Method, methods_registry
 
 __all__ = ["StochasticGradient"]
@@ -45,41 +44,33 @@ class StochasticGradient(Method):
     @classmethod
     def supports(cls, problem: Problem) -> bool:
         """Models on logits with free features, or on spheres."""
-        if isinstance(problem, RegularizedUFM):
-            return not problem.nonnegative
-        return isinstance(problem, NormalizedUFM)
+        return isinstance(problem.objective(), LogitObjective)
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One pass an iteration."""
-        problem = model.problem
-        assert isinstance(problem, RegularizedUFM | NormalizedUFM)
-        sphere = isinstance(problem, NormalizedUFM)
-        temperature = problem.temperature if sphere else 1.0
-        decays = (0.0, 0.0, 0.0)
-        if isinstance(problem, RegularizedUFM):
-            decays = problem.weight_decay, problem.feature_decay, problem.bias_decay or 0.0
+        if not isinstance(objective, LogitObjective):
+            raise TypeError("stochastic gradients need a model on logits")
+        temperature, decays = objective.temperature, objective.decays
         generator = torch.Generator().manual_seed(self.seed)
-        labels, count = problem.labels, problem.num_samples
+        labels, count = objective.problem.labels, objective.problem.num_samples
         passes = 0
         while True:
             rate = self.rate / math.sqrt(1 + passes / self.halving)
             x = state.x.clone()
-            point = model.point(x)
+            point = objective.point(x)
             weight, features = point.classifier, point.H
             for batch in torch.randperm(count, generator=generator).split(self.batch):
                 rows = features[batch]
-                logits = temperature * (rows @ weight.T)
-                if point.b is not None:
-                    logits += point.b
-                slope = problem.loss.linearize(logits, labels[batch]).gradient
+                logits = objective.finish_logits_(rows @ weight.T, point.b)
+                slope = objective.loss.linearize(logits, labels[batch]).gradient
                 pull = temperature * (slope @ weight) + decays[1] * count / len(batch) * rows
                 weight -= rate * (temperature * (slope.T @ rows) + decays[0] * weight)
                 features[batch] = rows - rate * pull
                 if point.b is not None:
                     point.b.sub_(rate * (slope.sum(0) + decays[2] * point.b))
-                if sphere:
+                if objective.unit_rows:
                     weight /= weight.norm(dim=1, keepdim=True)
                     features[batch] /= features[batch].norm(dim=1, keepdim=True)
             passes += 1
-            state = model.state(x)
+            state = objective.state(x)
             yield state

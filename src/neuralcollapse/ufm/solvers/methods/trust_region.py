@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...._support.checks import flag
-from ...objective import Model, State, dot
+from ...objectives.base import Objective, State, dot
 from ..line_search import backtrack
-from ..method import Method, methods_registry, rounding
+from ..method import Method, methods_registry
 
 __all__ = ["TrustRegion"]
 
@@ -26,7 +26,7 @@ Values, gradients and the test of a step stay in double precision, so the minimu
 
 
 @dataclass(frozen=True)
-class _ModelStep:
+class ModelStep:
     """A step within the region, the decrease that the quadratic model promises, and whether it ends on the
     border.
     """
@@ -59,45 +59,43 @@ class TrustRegion(Method):
     def __post_init__(self) -> None:
         flag("plain", self.plain)
 
-    def iterate(self, model: Model, state: State) -> Iterator[State]:
+    def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One region an iteration."""
         if self.plain:
-            model.weigh_alike()
-        unit = math.sqrt(len(model.scales))
+            objective.weigh_alike()
+        unit = math.sqrt(len(objective.scales))
         radius, widest = unit, math.pi * unit
-        precision = torch.float32 if model.work >= SINGLE_FROM else torch.float64
+        precision = torch.float32 if objective.work >= SINGLE_FROM else torch.float64
         while True:
-            proposal = truncated_conjugate_gradient(model, state, radius, precision)
-            state.shed("hessian")
-            trial = model.step(state, proposal.step)
-            noise = 1e3 * rounding(model, state)
+            proposal = truncated_conjugate_gradient(objective, state, radius, precision)
+            trial = objective.step(state, proposal.step)
+            noise = 1e3 * objective.rounding(state)
             ratio = (state.value - trial.value + noise) / (proposal.promised + noise)
             length = radius
             if not ratio >= 0.1:
-                trial.retire()
-                line = model.line(state, proposal.step)
-                shorter = backtrack(line, state.value, proposal.slope, 0.5, rounding(model, state))
+                del trial
+                line = objective.line(state, proposal.step)
+                shorter = backtrack(line, state.value, proposal.slope, 0.5, objective.rounding(state))
                 if shorter is None:
                     if precision == torch.float64:
                         return
-                    line.close()
-                    model.give(proposal.step)
+                    del line, proposal
                     precision = torch.float64
                     continue
-                length = shorter.length * model.metric_norm(proposal.step)
+                length = shorter.length * objective.metric_norm(proposal.step)
                 trial = line.at(shorter.length)
             if not ratio >= 0.25:
                 radius = 0.5 * length
             elif ratio > 0.75 and proposal.on_border:
                 radius = min(2 * radius, widest)
-            model.give(proposal.step)
-            state.shed()
-            yield trial
-            state.retire()
+            del proposal
             state = trial
+            yield state
 
 
-def truncated_conjugate_gradient(model: Model, state: State, radius: float, precision: torch.dtype) -> _ModelStep:
+def truncated_conjugate_gradient(
+    objective: Objective, state: State, radius: float, precision: torch.dtype
+) -> ModelStep:
     """Preconditioned conjugate gradients, stopped at the border, at negative curvature or at a small
     residual.
 
@@ -106,25 +104,24 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
     under- nor overflows.
     """
     exact = state.gradient
-    memory = [model.take() for _ in range(2 if precision == torch.float32 else 4)]
-    scale = math.sqrt(dot(exact, model.precondition(exact, memory[0])))
-    # Two vectors of single precision fill one of double precision.
-    residual, step, scaled, direction = (
-        part for block in memory for part in block.view(precision).split(model.entries)
-    )
-    torch.mul(exact, 1 / scale, out=memory[-1])
-    residual.copy_(memory[-1])
+    unit = objective.precondition(exact)
+    scale = math.sqrt(dot(exact, unit))
+    torch.mul(exact, 1 / scale, out=unit)
+    residual, scaled = objective.two_empty(precision)
+    residual.copy_(unit)
+    del unit
+    step, direction = objective.two_empty(precision)
     step.zero_()
     border = radius / scale
-    model.precondition(residual, scaled)
+    objective.precondition(residual, out=scaled)
     torch.neg(scaled, out=direction)
     size = dot(residual, scaled)
     target = math.sqrt(size) * max(min(0.25, scale ** (1 / 3)), 1e-4)
     step_square, cross, direction_square, promised = 0.0, 0.0, size, 0.0
     on_border = False
     for _ in range(residual.numel()):
-        bend = state.hessian_vector(direction)
-        curvature = dot(direction, bend)
+        product = state.hessian_vector(direction)
+        curvature = dot(direction, product)
         length = size / curvature if curvature > 0 else math.inf
         beyond = step_square + 2 * length * cross + length**2 * direction_square
         if not beyond < border**2:
@@ -134,9 +131,9 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
             on_border = True
             break
         step.add_(direction, alpha=length)
-        residual.add_(bend, alpha=length)
+        residual.add_(product, alpha=length)
         promised += length * size / 2
-        model.precondition(residual, scaled)
+        objective.precondition(residual, out=scaled)
         new_size = dot(residual, scaled)
         if math.sqrt(new_size) <= target:
             break
@@ -146,10 +143,8 @@ def truncated_conjugate_gradient(model: Model, state: State, radius: float, prec
         cross = ratio * (cross + length * direction_square)
         direction_square = new_size + ratio**2 * direction_square
         size = new_size
-    whole = memory.pop()
-    torch.mul(step, scale, out=whole)
+    del residual, scaled
+    whole = torch.mul(step, scale, out=objective.empty())
     if precision == torch.float32:
-        model.project_(state.x, whole)
-    for block in memory:
-        model.give(block)
-    return _ModelStep(whole, promised * scale**2, dot(exact, whole), on_border)
+        objective.project_(state.x, whole)
+    return ModelStep(whole, promised * scale**2, dot(exact, whole), on_border)

@@ -1,26 +1,36 @@
-"""What a solve leaves: the point, how it got there, and how it ended; kept as plain files."""
+"""What the models answer with: an optimum, a certificate, a trace, each with its words as types."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
+from torch import Tensor
 
-from ..._support.digests import damaged, digests, sealed, unsealed
-from ..._support.files import write_json, write_text
-from ..._support.tensors import read_tensors, write_tensors
-from ..._support.theme import BLUE
-from ..point import Point, load_point, save_point
-from ..problem import Problem
+from .._support.digests import damaged, digests, sealed, unsealed
+from .._support.files import write_json, write_text
+from .._support.tensors import read_tensors, write_tensors
+from .._support.theme import BLUE
+from .point import Point, load_point, save_point
+from .problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-__all__ = ["Outcome", "Trace"]
+__all__ = ["Certificate", "Optimum", "Outcome", "Trace", "Verdict"]
+
+Verdict = Literal["global minimum", "strict saddle", "not a critical point", "undecided"]
+"""What kind of point it is."""
+
+GLOBAL_MINIMUM: Final = "global minimum"
+STRICT_SADDLE: Final = "strict saddle"
+NOT_CRITICAL: Final = "not a critical point"
+UNDECIDED: Final = "undecided"
 
 Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle"]
 """How a solve ended."""
@@ -29,6 +39,95 @@ POINTS_FILE = "points.safetensors"
 FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
 CHECKED = ("point.safetensors", "history.jsonl")
 """Those with a checksum: times differ whenever a solve is repeated, and ``trace.json`` must not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A global minimum in closed form.
+
+    ``regime`` names which solution it is. ``proved`` says whether it is proved to be global; where it is ``False``
+    (a few corners, named in ``note``) it is the lowest value known. ``logit_scale`` is z_true - z_other at the class
+    means (the coefficient of I - 11'/K in the class logits), norms are of one row (root mean square where the rows
+    differ), ``bias`` is the value of every entry (``None`` without a bias or where entries differ).
+    """
+
+    value: float
+    regime: str
+    logit_scale: float
+    weight_norm: float | None
+    feature_norm: float
+    bias: float | None = None
+    proved: bool = True
+    note: str = ""
+    build_point: Callable[[], Point] = field(repr=False, kw_only=True)
+    build_grams: Callable[[], tuple[Tensor, Tensor]] = field(repr=False, kw_only=True)
+
+    def __repr__(self) -> str:
+        return (
+            f"Optimum({self.regime}, value {self.value:.10g}, logit scale {self.logit_scale:.6g}, "
+            f"{'proved' if self.proved else 'not proved'})"
+        )
+
+    @cached_property
+    def point(self) -> Point:
+        """A global minimiser, built when first asked for."""
+        return self.build_point()
+
+    @cached_property
+    def _grams(self) -> tuple[Tensor, Tensor]:
+        return self.build_grams()
+
+    @property
+    def weight_gram(self) -> Tensor:
+        """W W' (K, K); in the contrastive model, which has no classifier, that of the class means."""
+        return self._grams[0]
+
+    @property
+    def mean_gram(self) -> Tensor:
+        """The Gram matrix (K, K) of the class means of H."""
+        return self._grams[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        names = ("value", "regime", "logit_scale", "weight_norm", "feature_norm", "bias", "proved", "note")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A rigorous statement about a point of a model.
+
+    ``lower_bound`` bounds the global minimum from below, so ``gap = value - lower_bound`` bounds the distance to it
+    from above. ``verdict`` is one of "global minimum" (within the tolerance), "strict saddle", "not a critical point",
+    "undecided"; ``reason`` says why. At a strict saddle ``escape`` is a unit direction and ``curvature`` the second
+    derivative of the value along it. ``spectral_ratio`` is the papers' test at critical points: at most 1 proves
+    global optimality for convex losses.
+    """
+
+    value: float
+    lower_bound: float
+    gap: float
+    gradient_norm: float
+    verdict: Verdict
+    reason: str
+    bound_source: str
+    spectral_ratio: float | None = None
+    escape: Point | None = None
+    curvature: float | None = None
+
+    def __repr__(self) -> str:
+        curved = "" if self.curvature is None else f", curvature {self.curvature:.3g}"
+        return (
+            f"Certificate({self.verdict}, value {self.value:.10g}, gap {self.gap:.1e} by {self.bound_source}, "
+            f"gradient norm {self.gradient_norm:.1e}{curved})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers and words, for JSON (non-finite numbers as null)."""
+        names = ("value", "lower_bound", "gap", "gradient_norm", "spectral_ratio", "curvature")
+        numbers = {name: getattr(self, name) for name in names}
+        clean = {name: v if v is not None and math.isfinite(v) else None for name, v in numbers.items()}
+        return {**clean, "verdict": self.verdict, "reason": self.reason, "bound_source": self.bound_source}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,1 @@
+"""Objectives: a model on one flat vector, which values, derivatives, solvers and certificates share."""
