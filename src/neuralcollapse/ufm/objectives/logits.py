@@ -97,7 +97,8 @@ class LogitObjective(Objective):
         """lW, lH and lb: gradients and Hessian products add them up with their products."""
         self.parts = in_parts(problem.labels, max(problem.num_classes, problem.dim))
         self.whole = len(self.parts) == 1
-        self._workspace = None if self.whole else Workspace()
+        largest = 8 * max(self.entries, problem.num_samples * problem.num_classes)
+        self._workspace = None if self.whole else Workspace(largest)
         self._columns: dict[torch.dtype, Tensor] = {}
 
     # Memory and layout --------------------------------------------------------------------------------------------
@@ -132,6 +133,12 @@ class LogitObjective(Objective):
     def point(self, x: Float[Tensor, " D"]) -> Point:
         """Views into ``x``."""
         return Point(*self.blocks(x))
+
+    def flatten(self, point: Point) -> Float[Tensor, " D"]:
+        """``point`` as a new vector."""
+        if self.whole:
+            return point.flatten()
+        return torch.cat([block.reshape(-1) for block in point.blocks], out=self.empty())
 
     def precondition(self, vector: Float[Tensor, " D"], out: Float[Tensor, " D"] | None = None) -> Float[Tensor, " D"]:
         """Each block times its scale, in one operation where there is no bias."""

@@ -11,6 +11,8 @@ from torch import Tensor
 __all__ = ["Workspace"]
 
 ALIGNMENT = 64
+SLACK = 4096
+"""Bytes beyond a block: enough to align it, and for the C library to reuse it for an aligned array once it is freed."""
 UNUSED = 3
 """References to a block that no tensor uses: the list's, the loop's and the one of asking."""
 
@@ -33,7 +35,9 @@ class Workspace:
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, usual: int = 0) -> None:
+        self._usual = usual
+        """Bytes that a new block has at least, if it is filled by more than half: one size serves all."""
         self._blocks: list[np.ndarray] = []
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype = torch.float64) -> Tensor:
@@ -42,8 +46,9 @@ class Workspace:
         for block in self._blocks:
             if size <= block.nbytes < 2 * size and sys.getrefcount(block) == UNUSED:
                 return torch.from_numpy(block)[:size].view(dtype).view(*shape)
-        raw = np.empty(size + ALIGNMENT, dtype=np.uint8)
+        room = max(size, self._usual) if 2 * size > self._usual else size
+        raw = np.empty(room + SLACK, dtype=np.uint8)
         offset = -raw.ctypes.data % ALIGNMENT
-        block = raw[offset : offset + size]
+        block = raw[offset : offset + room]
         self._blocks.append(block)
-        return torch.from_numpy(block).view(dtype).view(*shape)
+        return torch.from_numpy(block)[:size].view(dtype).view(*shape)

@@ -170,11 +170,10 @@ class _Run:
     def trace(self, start: Point, seed: int | None) -> Trace:
         inner, begin = self.method.recast(self.problem, start)
         objective = inner.objective()
-        state = objective.state(objective.flatten(begin))
         every = self.options.every or sparing_interval(objective, self.method, self.options.record)
         minimum = None if self.optimum is None else self.optimum.value
         recorder = Recorder(objective, self.options.record, every, minimum)
-        outcome, message, state, iterations = self._loop(objective, state, recorder)
+        outcome, message, state, iterations = self._loop(objective, begin, recorder)
         self._record(recorder, iterations, state, last=True)
         regime, remark = self._reached(state)
         return Trace(
@@ -194,8 +193,9 @@ class _Run:
             regime=regime,
         )
 
-    def _loop(self, objective: Objective, state: State, recorder: Recorder) -> tuple[Outcome, str, State, int]:
+    def _loop(self, objective: Objective, begin: Point, recorder: Recorder) -> tuple[Outcome, str, State, int]:
         options = self.options
+        state = objective.state(objective.flatten(begin))
         path = self.method.iterate(objective, state)
         lowest, smallest, idle, iteration = math.inf, math.inf, 0, 0
         unchecked_until = 0
