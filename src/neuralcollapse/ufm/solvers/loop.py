@@ -42,7 +42,7 @@ PATIENCE = 200
 def methods(problem: Problem) -> list[str]:
     """The names of the methods that work on ``problem``."""
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be an unconstrained feature objective, got {describe(problem)}")
+        raise TypeError(f"problem must be an unconstrained feature model, got {describe(problem)}")
     return [name for name, method in methods_registry.items() if method.supports(problem)]
 
 
