@@ -176,7 +176,7 @@ def network_of_model(
 
 def _captured(run: ModelRun, measurement: Measurement, options: Options) -> tuple[Tensor, Tensor, Head, bool]:
     """Features and labels of a run over the loader, as many as fit, and the classifier."""
-    ignored = options.settings().ignore_label
+    ignored = options.settings.ignore_label
     parts: list[tuple[Tensor, Tensor]] = []
     head: Head | None = None
     size, cut = 0, False
