@@ -61,9 +61,10 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
          row["where"])
         for row in rows
     ]  # fmt: skip
+    heading = f"data sets in {folder}" if folder else "data sets (no root folder is given)"
+    terminal(stderr=True, soft_wrap=True).print(heading)
     console = terminal()
     if console.is_terminal:
-        console.print(f"data sets in {folder}" if folder else "data sets (no root folder is given)", soft_wrap=True)
         print_table(columns, cells, console)
     else:
         write_tabs(columns, cells)
