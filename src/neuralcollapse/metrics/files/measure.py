@@ -4,7 +4,6 @@ Every shard becomes class statistics, which are merged; where metrics need the s
 once more against the merged statistics. No shard leaves the process that reads it.
 """
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from ..report.report import CollapseReport, build_report
 from ..selection import Selection
 from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 from .engines import Engine, Progress, in_order, reported, worker_count
+from .kept import asked_of, first_looks, keep, key_of, second_looks
 from .shards import Collection, Shard, collect, encode, find_files, label_names
 
 __all__ = ["measure_files"]
@@ -46,6 +46,11 @@ class Job:
     def statistics(self) -> ClassStatistics | GroupedStatistics:
         """Empty statistics, in groups where intervals are asked for."""
         return first_statistics(self.settings, self.num_classes, self.dim, self.passes)[0]
+
+    @property
+    def count(self) -> int:
+        """How many statistics a shard gives: one, or one for each group."""
+        return 1 if self.settings.intervals is None else self.settings.groups
 
     @property
     def facts(self) -> str:
@@ -275,15 +280,17 @@ def _first_look(
     for file in found.statistics:
         with _named_errors(str(file)):
             _merge(total, [ClassStatistics.load(file)])
-    places = [None if out is None else out / _key(shard, job) for shard in found.shards]
-    kept = {number: parts for number, place in enumerate(places) if (parts := _finished(place, job)) is not None}
+    places = [None if out is None else out / key_of(shard, job.facts) for shard in found.shards]
+    kept = {
+        number: parts for number, place in enumerate(places) if (parts := first_looks(place, job.count)) is not None
+    }
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     results = in_order(_statistics_of, missing, (job,), engine, workers)
     for number in range(len(found.shards)):
         parts = kept.pop(number, None)
         if parts is None:
             parts = next(results)
-            _keep(places[number], parts)
+            keep(places[number], parts)
         with _named_errors(found.shards[number].name):
             _merge(total, parts)
         tick()
@@ -323,9 +330,9 @@ def _second_look(
         )  # fmt: skip
 
     result = _grouped(empty(), settings)
-    about = "" if out is None else _digest(total, weight, bias, settings)
-    places = [None if out is None else out / f"{_key(shard, job)}-{about}" for shard in found.shards]
-    kept = {n: parts for n, place in enumerate(places) if (parts := _looked_at(place, len(result.parts))) is not None}
+    about = "" if out is None else asked_of(total, weight, bias, settings)
+    places = [None if out is None else out / f"{key_of(shard, job.facts)}-{about}" for shard in found.shards]
+    kept = {n: parts for n, place in enumerate(places) if (parts := second_looks(place, len(result.parts))) is not None}
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
         file = Path(folder) / "second"
@@ -336,61 +343,8 @@ def _second_look(
             parts = kept.pop(number, None)
             if parts is None:
                 parts = next(results)
-                _keep(place, parts)
+                keep(place, parts)
             with _named_errors(found.shards[number].name):
                 result.merge(parts)
             tick()
     return result
-
-
-# finished shards ----------------------------------------------------------------------------------------------
-
-
-def _key(shard: Shard, job: Job) -> str:
-    """A name that changes with the files and with what is asked of them."""
-    digest = hashlib.sha256(job.facts.encode())
-    for file, name in (shard.features, shard.labels):
-        about = file.stat()
-        digest.update(f"{file.resolve()}\0{name}\0{about.st_size}\0{about.st_mtime_ns}\0".encode())
-    return f"{Path(shard.name).stem}-{digest.hexdigest()[:16]}"
-
-
-def _digest(total: ClassStatistics, weight: Tensor | None, bias: Tensor | None, settings: Settings) -> str:
-    """A name that changes with the class means and with what is asked of the samples."""
-    digest = hashlib.sha256()
-    for tensor in (total.counts, total.means, weight, bias):
-        digest.update(b"" if tensor is None else tensor.numpy().tobytes())
-    asked = (settings.metrics, settings.global_mean, settings.selection, settings.memory_limit)
-    digest.update(repr((*asked, None if settings.intervals is None else settings.groups)).encode())
-    return digest.hexdigest()[:16]
-
-
-def _looked_at(place: Path | None, count: int) -> list[SecondPass] | None:
-    """What an earlier call saw of a shard in its second pass, if it is all there and whole."""
-    if place is None:
-        return None
-    try:
-        return [SecondPass.load(_numbered(place, number)) for number in range(count)]
-    except (ValueError, OSError):
-        return None
-
-
-def _numbered(place: Path, number: int) -> Path:
-    return place.with_name(f"{place.name}-{number}.safetensors")
-
-
-def _keep(place: Path | None, parts: Sequence[ClassStatistics] | Sequence[SecondPass]) -> None:
-    if place is not None:
-        for number, part in enumerate(parts):
-            part.save(_numbered(place, number))
-
-
-def _finished(place: Path | None, job: Job) -> list[ClassStatistics] | None:
-    """The statistics that an earlier call left for a shard, if they are all there and whole."""
-    if place is None:
-        return None
-    count = 1 if job.settings.intervals is None else job.settings.groups
-    try:
-        return [ClassStatistics.load(_numbered(place, number)) for number in range(count)]
-    except (ValueError, OSError):
-        return None
