@@ -6,6 +6,7 @@ turning towards another one, w_k'.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from .._support.checks import integer, real
-from ..losses import Curve, LogitLoss, SquaredError, logit_loss
+from ..losses import Curve, LogitLoss, LossLike, SquaredError, logit_loss
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,12 +34,17 @@ class FeatureSlice:
     1.3862943611198906
     """
 
-    loss: LogitLoss
+    loss: LossLike
+    """A loss or its string form; what is kept is the loss."""
     num_classes: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", logit_loss(self.loss))
         object.__setattr__(self, "num_classes", integer("num_classes", self.num_classes, minimum=3))
+
+    @cached_property
+    def _loss(self) -> LogitLoss:
+        return logit_loss(self.loss)
 
     def logits(self, s: ArrayLike, theta: ArrayLike) -> Curve:
         """The three different logits (own, towards, each of the K-2 others), mse eq. (29); last axis of length 3."""
@@ -61,7 +67,7 @@ class FeatureSlice:
         figure = Figure(figsize=(5.2, 3.8), layout="constrained")
         axis = figure.subplots()
         drawn = axis.contourf(norms, angles, self.value(norms[None, :], angles[:, None]), levels=24)
-        figure.colorbar(drawn, label=f"loss: {self.loss.spec}")
+        figure.colorbar(drawn, label=f"loss: {self._loss.spec}")
         axis.set_xlabel("norm of the feature")
         axis.set_ylabel("angle to its own classifier")
         axis.set_yticks([-math.pi, 0, math.pi], ["-π", "0", "π"])
@@ -89,8 +95,8 @@ class FeatureSlice:
             part = slice(start, start + rows)
             labels = torch.zeros(len(unit[part]), dtype=torch.int64)
             logits = self._expand(radius[part] * unit[part])
-            slopes = self.loss.gradient(logits, labels) * len(labels)
-            value[part] = self.loss.values(logits, labels).numpy()
+            slopes = self._loss.gradient(logits, labels) * len(labels)
+            value[part] = self._loss.values(logits, labels).numpy()
             by_s[part] = (slopes * self._expand(unit[part])).sum(1).numpy()
             by_theta[part] = (slopes * self._expand(radius[part] * turn[part])).sum(1).numpy()
         return value.reshape(s.shape), by_s.reshape(s.shape), by_theta.reshape(s.shape)

@@ -48,13 +48,13 @@ class PointCollapse:
         """The measure ``name``, or ``None`` where it does not apply."""
         metric = METRICS[name]
         if metric.needs & {"within", "projection"} and not self._complete:
-            self._look_again()
+            self._add_spread()
         try:
             return metric.compute(self._geometry)
         except NotApplicableError:
             return None
 
-    def _look_again(self) -> None:
+    def _add_spread(self) -> None:
         residuals: Float[Tensor, "N d"] = self._features - torch.repeat_interleave(self._means, self._sizes, dim=0)
         squares = residuals.square().sum(1)
         labels = torch.repeat_interleave(torch.arange(len(self._sizes)), self._sizes)
