@@ -183,6 +183,23 @@ def test_a_study_opens_where_one_looks(watched):
     assert 0 <= place < 800
 
 
+def test_both_landscapes_share_one_ball(watched):
+    page = watched.open("tab=landscape")
+    for side in "ab":
+        page.wait_for_selector(f"#slice-{side} .plotly .nsewdrag")
+    watched.settle()
+    starts = "[...'ab'].map(side => document.querySelector(`#slice-${side} .chart`).data[3].x[0])"
+    before = page.evaluate(starts)
+    assert before[0] == before[1]
+    box = page.locator("#slice-a .plotly .nsewdrag").first.bounding_box()
+    page.mouse.click(box["x"] + 0.8 * box["width"], box["y"] + 0.3 * box["height"])
+    page.wait_for_function(f"before => {starts}[0] !== before", arg=before[0])
+    after = page.evaluate(starts)
+    assert after[0] == after[1]
+    values = "document.querySelector('#slice-a .chart').data[2]"
+    assert page.evaluate(f"{values}.x.at(-1)") != page.evaluate(f"{values}.x[0]")
+
+
 def test_a_click_on_a_phase_goes_to_collapse(watched):
     page = watched.open("tab=landscape")
     page.wait_for_selector("#phases-b .plotly .nsewdrag")

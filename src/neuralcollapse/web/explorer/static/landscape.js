@@ -7,6 +7,9 @@ import { draw, forget } from "./charts.js";
 import { $, body, el, sentence, show } from "./dom.js";
 
 let losses = [];
+const slices = {};
+// Where the ball lies on both landscapes before it rolls, as (s, θ).
+let ball = [1.5, 2.2];
 
 export function buildLandscape(about) {
   losses = about.losses;
@@ -56,10 +59,20 @@ async function updateSlice(side) {
   $(`slice-${side}`).querySelector("h2").textContent = controls.lossName(`${side}.`, losses);
   const answer = await api.latest(`slice-${side}`, () => api.get("slice", fields));
   if (!answer) return;
-  draw(place(`slice-${side}`), (colours) => ({
+  slices[side] = answer;
+  drawSlice(side);
+}
+
+function drawSlice(side) {
+  const answer = slices[side];
+  const path = rolled(answer, ball);
+  const node = place(`slice-${side}`);
+  draw(node, (colours) => ({
     data: [
       { type: "contour", x: answer.s, y: answer.theta, z: answer.value, ncontours: 22, colorscale: "Viridis", colorbar: { thickness: 10, outlinewidth: 0 }, line: { width: 0.6 }, contours: { coloring: "heatmap" }, hovertemplate: "s = %{x:.3g}, θ = %{y:.3g}: %{z:.5g}<extra></extra>" },
       arrows(answer),
+      { x: path.map(([s]) => s), y: path.map(([, theta]) => theta), mode: "lines", line: { color: "black", width: 3 }, hoverinfo: "skip" },
+      { x: [path[0][0], path.at(-1)[0]], y: [path[0][1], path.at(-1)[1]], mode: "markers", cliponaxis: false, marker: { symbol: ["circle-open", "circle"], size: 12, color: "black", line: { color: "white", width: 2 } }, text: ["the ball lies here", "and rolls to here"], hovertemplate: "%{text}<extra></extra>" },
       { x: [answer.lowest.s], y: [answer.lowest.theta], mode: "markers", cliponaxis: false, marker: { symbol: "star", size: 13, color: colours.series[1], line: { color: "white", width: 1 } }, hovertemplate: "lowest here: %{text}<extra></extra>", text: [show(answer.lowest.value)] },
     ],
     layout: {
@@ -69,7 +82,12 @@ async function updateSlice(side) {
       shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: answer.boundary, y1: answer.boundary, line: { color: "white", dash: "dash", width: 2 } }],
     },
   }));
-  body(`slice-${side}`).append(el("p", { class: "caption" }, "The loss at (s, θ). Below the dashed line the feature is classified rightly. Arrows: minus the gradient in (s, θ), length in proportion, the longest ones cut; star: the lowest value shown."));
+  node.removeAllListeners?.("plotly_click");
+  node.on?.("plotly_click", ({ points }) => {
+    ball = [points[0].x, points[0].y];
+    for (const other of Object.keys(slices)) drawSlice(other);
+  });
+  body(`slice-${side}`).append(el("p", { class: "caption" }, "The loss at (s, θ). Below the dashed line the feature is classified rightly. Arrows: minus the gradient in (s, θ), length in proportion, the longest ones cut; star: the lowest value shown. Click to put one ball on both landscapes and see where each lets it roll."));
 }
 
 // The same problem under "Collapse", with at most as many classes and samples as a browser steps quickly.
@@ -86,6 +104,29 @@ function visit(side, featureDecay, weightDecay) {
   };
   state.setQuietly(Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined).map(([key, value]) => [`c.${key}`, String(value)])));
   state.set("tab", "collapse");
+}
+
+// The way of a ball downhill on the field of the arrows, interpolated between them; it stays within what is shown.
+function rolled(answer, start) {
+  const { s, theta, down_s, down_theta } = answer.arrows;
+  const [unitS, unitTheta] = [s[1] - s[0], theta[1] - theta[0]];
+  const within = (value, top) => Math.max(0, Math.min(top, value));
+  const field = (x, y) => {
+    const [column, row] = [within((x - s[0]) / unitS, s.length - 1.001), within((y - theta[0]) / unitTheta, theta.length - 1.001)];
+    const [i, j] = [Math.floor(row), Math.floor(column)];
+    const mix = (values) => [[0, 0], [0, 1], [1, 0], [1, 1]].reduce((sum, [a, b]) => sum + values[i + a][j + b] * (a ? row - i : 1 - row + i) * (b ? column - j : 1 - column + j), 0);
+    return [mix(down_s), mix(down_theta)];
+  };
+  let [x, y] = [within(start[0], answer.s.at(-1)), within(start[1], Math.PI)];
+  const path = [[x, y]];
+  for (let step = 0; step < 400; step++) {
+    const [dx, dy] = field(x, y);
+    // At most a quarter of a cell at a time.
+    const size = Math.min(0.2, 0.25 / (Math.hypot(dx / unitS, dy / unitTheta) || 1));
+    [x, y] = [within(x + size * dx, answer.s.at(-1)), within(y + size * dy, Math.PI)];
+    path.push([x, y]);
+  }
+  return path;
 }
 
 // One line trace for all arrows: shaft and two strokes of the head, in units of the cells.
