@@ -105,13 +105,17 @@ def attack() -> str:
     """docs/reliability.md: the last long attack."""
     facts = _read("attack")
     kinds = [name for name, entry in facts.items() if isinstance(entry, dict) and "tried" in entry]
-    rows = [
-        [name, str(facts[name]["tried"]), ", ".join(f"{end}: {n}" for end, n in facts[name]["ended"].items()),
-         str(len(facts[name]["bad"]))]
-        for name in kinds
-    ]  # fmt: skip
-    table = _table(["attack", "tried", "how they ended", "bad"], rows)
-    return f"Version {facts['version']}, seed {facts['seed']}, {facts['minutes']:g} minutes:\n\n{table}"
+    rows = []
+    for name in kinds:
+        entry = facts[name]
+        ended = ", ".join(f"{end}: {n:,}" for end, n in entry["ended"].items())
+        limits = [f"{entry['longest_seconds']:g}", f"{entry['largest_gigabytes']:g}"]
+        rows.append([name, str(entry["seed"]), f"{entry['tried']:,}", ended, str(len(entry["bad"])), *limits])
+    heads = ["attack", "seed", "tried", "how they ended", "bad", "longest, CPU seconds", "largest process, GB"]
+    found = [f"- {name}, `{line[:160]}`" for name in kinds for line in facts[name]["bad"]]
+    return (
+        f"Version {facts['version']}:\n\n" + _table(heads, rows) + ("\n\nBad:\n\n" + "\n".join(found) if found else "")
+    )
 
 
 def bench(name: str) -> str:

@@ -93,7 +93,8 @@ def _impossible(
     call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any], error: Exception
 ) -> Exception | None:
     """The error for numbers of the right kind that cannot be computed with: too large, or a division by zero."""
-    memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+    signs = ("can't allocate memory", "Storage size calculation overflowed")
+    memory = isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
     if not memory and not isinstance(error, ArithmeticError):
         return None
     bound = inspect.signature(call).bind(*given, **named).arguments

@@ -69,7 +69,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     """
     name = os.fspath(path)
     if not Path(name).is_file():
-        raise ValueError(f"{name}: no such file")
+        raise ValueError(f"{' '.join(name.split())}: no such file")
     try:
         with safe_open(name, framework="pt") as file:
             notes = dict(file.metadata() or {})

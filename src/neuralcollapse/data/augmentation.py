@@ -34,6 +34,7 @@ class CropFlip:
 
     def draw(self, count: int, generator: Generator) -> "Draws":
         """Shifts and mirrors for ``count`` images."""
+        integer("count", count, minimum=0)
         shifts = torch.randint(0, 2 * self.padding + 1, (2, count, 1), generator=generator)
         mirrored = torch.zeros(count, 1, dtype=torch.bool)
         if self.flip:
