@@ -310,3 +310,38 @@ def test_a_process_of_its_own_reports_no_share():
     report = nc.measure_model(model, [(torch.randn(30, 5), torch.arange(30) % 3)], reduce=True)
     assert report.num_samples == 30
     assert not any("process" in note for note in report.notes)
+
+
+class Overwriting(torch.nn.Module):
+    """What follows the classifier, or a layer, writes over the tensors that these took or gave."""
+
+    def __init__(self, functional: bool = False):
+        super().__init__()
+        self.trunk = torch.nn.Linear(6, 5)
+        self.relu = torch.nn.ReLU(inplace=True)
+        self.head = torch.nn.Linear(5, 3)
+        self.functional = functional
+
+    def forward(self, x):
+        features = self.trunk(x)
+        if self.functional:
+            logits = torch.nn.functional.linear(features, self.head.weight, self.head.bias)
+        else:
+            logits = self.head(features)
+        self.relu(features).add_(7.0)
+        return logits
+
+
+@pytest.mark.parametrize("functional", [False, True])
+def test_features_that_are_overwritten_later_in_the_pass(functional):
+    torch.manual_seed(0)
+    model = Overwriting(functional)
+    x, y = torch.randn(60, 6), torch.arange(60) % 3
+    features = (x @ model.trunk.weight.T + model.trunk.bias).detach().double()
+    means = torch.stack([features[y == k].mean(0) for k in range(3)])
+    within = (features - means[y]).square().sum() / 60
+    between = (means - means.mean(0)).square().sum() / 3
+    report = nc.measure_model(model, [(x, y)], metrics="nc1_quotient")
+    assert report.nc1_quotient == pytest.approx(float(within / between), rel=1e-5)
+    layer = measure_layers(model, [(x, y)], ["trunk"], metrics="nc1_quotient")["trunk"]
+    assert layer.nc1_quotient == pytest.approx(float(within / between), rel=1e-5)

@@ -29,7 +29,7 @@ def matching_model(plan: Plan, counts: Sequence[int], dim: int) -> RegularizedUF
 
     >>> plan = Plan(head="normalized:temperature=5", loss="ce")
     >>> matching_model(plan, [20, 20, 20], dim=8)
-    NormalizedUFM(CrossEntropy(), num_classes=3, per_class=20, dim=8, temperature=5.0)
+    NormalizedUFM(loss='cross-entropy', num_classes=3, per_class=20, dim=8, temperature=5.0)
 
     Args:
         plan: what is trained.

@@ -53,7 +53,7 @@ class FunctionalHead(TorchFunctionMode):
             self._seen += mine
             if mine and self._seen == self._number + 1:
                 self._kept = (
-                    features.detach(),
+                    features.detach().clone(),  # what comes later may write over them
                     weight.detach(),
                     None if bias is None else bias.detach(),
                     result.detach(),

@@ -83,7 +83,8 @@ class LayersWatch:
             if tensor is not None:
                 self._see(tensor)
                 self._precisions[name] = self._coarsest
-                self.caught[name] = _channels_last(tensor.detach(), self._latest)
+                # A copy: the next layer may write over this one's output (an inplace ReLU).
+                self.caught[name] = _channels_last(tensor.detach().clone(), self._latest)
 
         return keep
 

@@ -78,7 +78,8 @@ class Observer:
             )
             if name in self._keep:
                 made = None if passed is None else passed.detach()
-                self.calls.append(Call(name, taken.detach(), made, self.precision))
+                # A copy: what comes later in the forward pass may write over the features (an inplace ReLU).
+                self.calls.append(Call(name, taken.detach().clone(), made, self.precision))
             self._see(passed)
 
         return leave
