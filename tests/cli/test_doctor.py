@@ -1,10 +1,12 @@
-"""The doctor says what is wrong with an installation."""
+"""The doctor says what is wrong with an installation, and help does not wait for PyTorch."""
 
 import json
 import os
+import subprocess
 import sys
 from importlib import metadata
 
+import pytest
 import torch
 
 from neuralcollapse.cli import main
@@ -36,3 +38,16 @@ def test_threads_cuda_torchvision_and_versions_are_told(capsys, monkeypatch, tmp
     assert "operator torchvision::nms does not exist" in lines[-1]
     main(["doctor"])
     assert capsys.readouterr().out.count("warning") == 5
+
+
+@pytest.mark.parametrize("line", [["--help"], ["optimum", "--help"], ["solve", "--help"], ["train", "--help"]])
+def test_help_does_not_import_torch(line):
+    code = (
+        "import contextlib, sys\n"
+        "from neuralcollapse.cli import main\n"
+        f"with contextlib.suppress(SystemExit): main({line!r})\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Usage" in done.stdout
+    assert done.stdout.splitlines()[-1] == "False"

@@ -2,11 +2,10 @@
 
 import math
 import numbers
+import sys
+from typing import Any
 
-import torch
-from torch import Tensor
-
-__all__ = ["describe", "device", "finite_tensor", "flag", "integer", "positions", "real"]
+__all__ = ["describe", "flag", "integer", "real"]
 
 
 LARGEST = 2**63 - 1
@@ -15,8 +14,10 @@ LARGEST = 2**63 - 1
 
 def describe(value: object) -> str:
     """A value in few characters, for an error message."""
-    if isinstance(value, Tensor):
-        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)}"
+    torch: Any = sys.modules.get("torch")  # not imported here: the command line's help does without
+    if torch is not None and isinstance(value, torch.Tensor):
+        tensor: Any = value
+        return f"a {str(tensor.dtype).removeprefix('torch.')} tensor of shape {tuple(tensor.shape)}"
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # Python refuses to write integers of more than 4300 digits
@@ -71,47 +72,4 @@ def flag(name: str, value: object) -> bool:
     """``value`` if it is a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {describe(value)}")
-    return value
-
-
-def device(name: str, value: object) -> torch.device:
-    """``value`` as a device."""
-    if not isinstance(value, str | int | torch.device) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a device such as 'cpu' or 'cuda:0', got {describe(value)}")
-    try:
-        return torch.device(value)
-    except RuntimeError:
-        raise ValueError(f"{name} must be a device such as 'cpu' or 'cuda:0', got {describe(value)}") from None
-
-
-def positions(name: str, value: object, count: int) -> Tensor:
-    """``value`` if it is a vector of integers from 0 to ``count`` - 1 (or of bools, one for each)."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a tensor, got {describe(value)}")
-    if value.dtype == torch.bool and value.shape == (count,):
-        return value
-    if value.ndim != 1 or value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
-        raise ValueError(f"{name} must be a vector of integers, got {describe(value)}")
-    if value.numel() and not (value.min() >= -count and value.max() < count):
-        raise ValueError(f"{name} must be below the number of samples, {count}, got {int(value.max())}")
-    return value
-
-
-def finite_tensor(name: str, value: object, shape: tuple[int | None, ...], dtype: torch.dtype | None = None) -> Tensor:
-    """``value`` if it is a finite floating tensor of this shape (``None``: any size) and dtype."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a tensor, got {describe(value)}")
-    wanted = "(" + ", ".join("*" if size is None else str(size) for size in shape) + ")"
-    if value.ndim != len(shape) or any(s is not None and s != v for s, v in zip(shape, value.shape, strict=True)):
-        raise ValueError(f"{name} must have shape {wanted}, got {describe(value)}")
-    if dtype is not None and value.dtype != dtype:
-        raise ValueError(f"{name} must be {str(dtype).removeprefix('torch.')}, got {describe(value)}")
-    if not value.is_floating_point():
-        raise ValueError(f"{name} must be floating point, got {describe(value)}")
-    if value.layout != torch.strided:
-        raise ValueError(f"{name} must be a dense tensor, got one of layout {value.layout}")
-    # The extremes are NaN if an entry is, and take no memory.
-    if value.numel() and not all(math.isfinite(extreme) for extreme in torch.aminmax(value)):
-        bad = int((~torch.isfinite(value)).sum())
-        raise ValueError(f"{name} must be finite, but {bad} of its {value.numel()} entries are NaN or infinite")
     return value

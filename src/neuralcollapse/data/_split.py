@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.utils.data import Dataset
 
 from .._support.checks import describe, integer
-from .._support.checks import positions as places
+from .._support.tensor_checks import positions as places
 from .augmentation import CropFlip, Draws
 
 __all__ = ["Loader", "Normalisation", "Split", "measure_normalisation"]

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._support.checks import describe, finite_tensor
+from .._support.checks import describe
+from .._support.tensor_checks import finite_tensor
 from .simplex import simplex_basis
 
 __all__ = ["NearestETF", "nearest_etf"]

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .._support.checks import describe, finite_tensor
+from .._support.checks import describe
+from .._support.tensor_checks import finite_tensor
 
 __all__ = ["OneVsRest", "one_vs_rest"]
 

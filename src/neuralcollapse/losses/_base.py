@@ -246,6 +246,8 @@ class LogitLoss(Loss):
             raise TypeError(f"{self.name} takes tensors, got {describe(logits)} and {describe(labels)}")
         if logits.ndim != 2 or logits.shape[1] < 2 or not logits.is_floating_point():
             raise ValueError(f"logits must be floating point of shape (N, K) with K >= 2, got {describe(logits)}")
+        if logits.layout != torch.strided:
+            raise ValueError(f"logits must be a dense tensor, got one of layout {logits.layout}")
         check_labels(labels, logits.shape[0], logits.shape[1])
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()

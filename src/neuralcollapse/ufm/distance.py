@@ -7,7 +7,8 @@ model at a net's own numbers is what it can be compared with.
 import torch
 from torch import Tensor
 
-from .._support.checks import describe, finite_tensor
+from .._support.checks import describe
+from .._support.tensor_checks import finite_tensor
 from ..losses import LossLike
 from .problem import Counts
 from .regularized import RegularizedUFM

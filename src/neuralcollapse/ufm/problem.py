@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from .._support.checks import finite_tensor, integer
+from .._support.checks import integer
 from .._support.memory import check_room
 from .._support.model_fields import LARGEST, MODEL_FIELDS
 from .._support.registry import Registry
+from .._support.tensor_checks import finite_tensor
 from .objectives.base import Objective
 from .objectives.pointwise import PointwiseObjective
 from .point import Point

@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ..._support.checks import describe, finite_tensor, integer
+from ..._support.checks import describe, integer
 from ..._support.ranges import positive_scale
+from ..._support.tensor_checks import finite_tensor
 from ..duality import best_on_ray, levelled, spectral_norm, top_singular_pair
 from ..point import Point
 from ..problem import Problem, ProblemLinearization, problems
