@@ -86,7 +86,7 @@ def papers_in_a_sentence() -> str:
     return (
         f"Of {len(parts)} claims checked at desk size, **{verdicts.count('holds')} hold**, "
         f"{verdicts.count('contradicted')} are contradicted, {verdicts.count('underpowered')} are too small to tell, "
-        f"and {corrected} were stated in a form that the theory corrects.{waiting}\n"
+        f"and {corrected} {'was' if corrected == 1 else 'were'} stated in a form that the theory corrects.{waiting}\n"
     )
 
 
