@@ -1,5 +1,6 @@
 """Every net of the registry: shapes, gradients, seeds, sizes; then the papers' own counts."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ def narrow(name: str, shape: tuple[int, int, int] = (1, 8, 8), **arguments) -> n
 
 def test_registry_lists_the_nets_of_the_contract():
     assert {"resnet18", "resnet50", "wide-resnet18", "wide-resnet50", "mlp"} <= set(nets)
-    assert nets["wide_resnet50"] is nc.models.wide_resnet50
+    assert inspect.unwrap(nets["wide_resnet50"]) is inspect.unwrap(nc.models.wide_resnet50)
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -109,3 +109,14 @@ def test_checksums_see_every_change_of_a_byte(tmp_path):
         unsealed({**facts, "value": 0.2})
     with pytest.raises(ValueError, match="must be a JSON object"):
         unsealed([1])
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path):
+    unfinished = [tmp_path / ".plan.json.ab3_xyz9.tmp", tmp_path / "checkpoints" / ".a.safetensors.abcdefgh.tmp"]
+    others = [tmp_path / ".mine.tmp", tmp_path / "notes.tmp", tmp_path / "checkpoints" / "a.json"]
+    (tmp_path / "checkpoints").mkdir()
+    for path in (*unfinished, *others):
+        path.write_text("x")
+    with locked(tmp_path):
+        assert not any(path.exists() for path in unfinished)
+    assert all(path.exists() for path in others)

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shlex
 import socket
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 __all__ = ["locked"]
 
 LOCK = ".lock"
+UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
+"""Names of files that were being written."""
 
 
 @contextmanager
@@ -33,6 +36,10 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
     file = _acquire(place, place / name)
+    if name == LOCK:
+        for left in (*place.glob(".*.tmp"), *place.glob("*/.*.tmp")):  # of a process that was killed while it wrote
+            if UNFINISHED.fullmatch(left.name):
+                left.unlink(missing_ok=True)
     try:
         yield
     finally:

@@ -76,6 +76,10 @@ class Settings:
         if self.decision_rows is not None:
             integer("decision_rows", self.decision_rows, minimum=1)
 
+    def __getstate__(self) -> dict[str, object]:
+        """The fields alone: metrics are found again by their names, and their functions cannot be pickled."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
     @cached_property
     def chosen(self) -> tuple[Metric, ...]:
         """The metrics."""

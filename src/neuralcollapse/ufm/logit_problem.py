@@ -82,3 +82,15 @@ class LogitLinearization(ProblemLinearization):
         with torch.inference_mode():
             found = self._state.multipliers
         return found.squeeze(1).clone()
+
+    @property
+    def alpha(self) -> Float[Tensor, "K 1"]:
+        """On spheres: <w_k, (G'H)_k> of each classifier (normalized (7))."""
+        count = self._state.objective.classes
+        return self.multipliers[:count, None] / self._state.objective.temperature
+
+    @property
+    def beta(self) -> Float[Tensor, "N 1"]:
+        """On spheres: <h_i, (G W)_i> of each feature (normalized (8))."""
+        count = self._state.objective.classes
+        return self.multipliers[count:, None] / self._state.objective.temperature

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
-from ..theme import DARK_OF
+from ..._support.theme import BLACK, GRID
+from ..theme import DARK_OF, LIGHT
 
 __all__ = ["inline_svg", "read_svg"]
 
@@ -17,7 +18,7 @@ DRAWING = SHAPES | GROUPS | {"svg"}
 """Elements that are kept; scripts, styles (they would apply to the whole page) and metadata are not."""
 REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 COLOUR = re.compile(r"(fill|stroke): (#[0-9a-f]{6})\b")
-PICTURE_COLOURS = {colour.lower() for colour in DARK_OF} | {"#e4e4e4"}
+PICTURE_COLOURS = {colour.lower() for colour in DARK_OF} | {GRID}
 SCALE = 1.45
 """Pictures are drawn for a column of a paper; a screen shows them larger."""
 LEAST = 0.9
@@ -110,8 +111,8 @@ def _dressed(style: str, tag: str) -> str:
 
     def variable(match: re.Match[str]) -> str:
         colour = match[2]
-        paper = colour == "#ffffff" and tag in ("path", "rect")
-        if colour == "#000000":
+        paper = colour == LIGHT["card"] and tag in ("path", "rect")
+        if colour == BLACK:
             return f"{match[1]}: currentColor"
         return f"{match[1]}: var(--p-{colour[1:]}, {colour})" if paper or colour in PICTURE_COLOURS else match[0]
 

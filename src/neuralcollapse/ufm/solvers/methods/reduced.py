@@ -38,7 +38,7 @@ class Reduced(Method):
     @classmethod
     def supports(cls, problem: Problem) -> bool:
         """Balanced models on logits."""
-        return problem.balanced and isinstance(problem.objective(), LogitObjective)
+        return problem.balanced and isinstance(problem, LogitProblem)
 
     def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """Trust regions."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 
 from ...._support.checks import integer, real
+from ...logit_problem import LogitProblem
 from ...objectives.base import Objective, State
 from ...objectives.logits import LogitObjective
 from ...problem import Problem
@@ -44,7 +45,7 @@ class StochasticGradient(Method):
     @classmethod
     def supports(cls, problem: Problem) -> bool:
         """Models on logits with free features, or on spheres."""
-        return isinstance(problem.objective(), LogitObjective)
+        return isinstance(problem, LogitProblem)
 
     def iterate(self, objective: Objective, state: State) -> Iterator[State]:
         """One pass an iteration."""
