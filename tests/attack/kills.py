@@ -111,7 +111,8 @@ class Kills:
             for name, content in contents(self.folder).items()
         }
 
-    def _run(self, name: str) -> None:
+    def _begin(self, name: str) -> int:
+        """The command in a process of its own, by its number."""
         child = os.fork()
         if child == 0:
             status = 1
@@ -120,20 +121,17 @@ class Kills:
                 status = 0
             finally:
                 os._exit(status)
+        return child
+
+    def _run(self, name: str) -> None:
+        child = self._begin(name)
         _, status = os.waitpid(child, 0)
         if status:
             raise RuntimeError(f"{name} did not come to its end")
 
     def _killed(self, name: str, seconds: float) -> bool:
         """Whether the command was killed before it ended."""
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                COMMANDS[name](self.folder)
-                status = 0
-            finally:
-                os._exit(status)
+        child = self._begin(name)
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)

@@ -20,7 +20,7 @@ from .hooks.run import Run, check_model
 from .hooks.targets import Ignored
 from .inputs import IGNORED
 from .measurement import LayersMeasurement, Measurement, Options
-from .processes import Shares, team_of
+from .processes import Shares, Team, team_of
 from .report.report import CollapseReport
 from .settings import MEMORY_LIMIT, GlobalMean, Metrics
 
@@ -148,14 +148,7 @@ def look_at(
     run = Run(model, loader, reader, max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = Measurement(model, options, team=team, shares=shares, custom=reader.custom, repeatable=run.repeatable)
-    with run.looking(measurement.remove):
-        with team.failing_together():
-            for found, again in run.batches(measurement.start):
-                measurement.take(found, again)
-        again_here = measurement.finish() and run.repeatable
-        with team.failing_together():
-            for found, _ in run.batches(measurement.start) if again_here else ():
-                measurement.take_again(found)
+    _look(run, team, measurement)
     report = measurement.report()
     return replace(report, notes=(*report.notes, *reader.notes, *run.notes))
 
@@ -200,6 +193,14 @@ def measure_layers(
     run = Run(model, loader, BatchReader(forward, labels), max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = LayersMeasurement(inner, modules, pool, chosen, team, shares, run)
+    _look(run, team, measurement)
+    notes = (*run.reader.notes, *run.notes)
+    reports = measurement.reports()
+    return {name: replace(report, notes=(*report.notes, *notes)) for name, report in reports.items()}
+
+
+def _look(run: Run, team: Team, measurement: Measurement | LayersMeasurement) -> None:
+    """Take every batch, and once more where something is left to see and the loader can be run again."""
     with run.looking(measurement.remove):
         with team.failing_together():
             for found, again in run.batches(measurement.start):
@@ -208,6 +209,3 @@ def measure_layers(
         with team.failing_together():
             for found, _ in run.batches(measurement.start) if again_here else ():
                 measurement.take_again(found)
-    notes = (*run.reader.notes, *run.notes)
-    reports = measurement.reports()
-    return {name: replace(report, notes=(*report.notes, *notes)) for name, report in reports.items()}

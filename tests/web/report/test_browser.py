@@ -6,21 +6,13 @@ import pytest
 
 import neuralcollapse as nc
 from report_results import make_run, make_solve, make_study
+from web_browser import ARGUMENTS
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 pytestmark = pytest.mark.unchecked
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 PATIENCE = 120_000
 """Milliseconds; plotly.js alone is five megabytes, and the machine may be busy."""
 
