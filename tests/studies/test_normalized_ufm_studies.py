@@ -79,6 +79,17 @@ def test_smoothing_that_always_collapses_contradicts_the_figure():
     assert {entry.cell.problem.kind for entry in planned if entry.labels["loss"] == CONTRASTIVE} == {"contrastive"}
 
 
+@pytest.mark.parametrize(("method", "verdict"), [("gradient-descent", "holds"), ("trust-region", "contradicted")])
+def test_contrastive_collapse_is_read_off_the_solves_that_come_to_rest(method, verdict):
+    study = get("normalized/losses")
+    loose = {"iteration": [0], "nc1": [0.1]}
+    found = results(
+        study.planned("smoke"),
+        lambda e: ended(e, history=loose) if e.labels["loss"] == CONTRASTIVE and e.cell.method == method else ended(e),
+    )
+    assert verdicts(study, found)["collapse"] == verdict
+
+
 def test_losses_whose_starts_disagree_or_whose_margins_are_off():
     study = get("normalized/losses")
     planned = study.planned("smoke")

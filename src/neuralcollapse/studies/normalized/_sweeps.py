@@ -15,6 +15,7 @@ from ..pictures import colour, loss_name
 
 __all__ = [
     "CONTRASTIVE",
+    "DESCENT",
     "PROVENANCE",
     "SEEDS",
     "SWEEPS",
@@ -30,6 +31,7 @@ __all__ = [
 
 DIM, PER_CLASS = 16, 3
 CONTRASTIVE = "supervised-contrastive"
+DESCENT = "gradient-descent"
 OPTIONS = {"tol": 1e-10, "max_iter": 1000, "record": ("value", "nc1")}
 
 
@@ -71,13 +73,16 @@ def collapse_value(loss: str, num_classes: int, temperature: float) -> float:
     return float(on_logits.margin_value(num_classes * temperature / (num_classes - 1), num_classes))
 
 
-def sweep_cells(loss: str, sweep: Sweep, seeds: tuple[int, ...]) -> Iterator[Planned]:
-    """Gradient descent from random starts at every K and every tau."""
+def sweep_cells(
+    loss: str, sweep: Sweep, seeds: tuple[int, ...], method: Literal["gradient-descent", "trust-region"] = DESCENT
+) -> Iterator[Planned]:
+    """Solves from random starts at every K and every tau, by the papers' gradient descent unless told otherwise."""
     points = [("K", count, 1.0) for count in sweep.classes] + [("tau", 3, tau) for tau in sweep.temperatures]
     for name, count, tau in points:
         for seed in seeds:
-            cell = Solve(problem_of(loss, count, tau), "gradient-descent", seed, OPTIONS)
-            yield Planned(cell, {"loss": loss, "sweep": name, "K": count, "tau": tau, "seed": seed})
+            cell = Solve(problem_of(loss, count, tau), method, seed, OPTIONS)
+            labels = {"loss": loss, "sweep": name, "K": count, "tau": tau, "seed": seed}
+            yield Planned(cell, labels if method == DESCENT else {**labels, "method": method})
 
 
 @dataclass(frozen=True)
