@@ -1,13 +1,15 @@
 """How pictures look: one style, the same colour for the same loss everywhere, saved as SVG, PDF and PNG."""
 
 import io
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from .._support.axes import plain_decimals, whole_epochs
 from .._support.files import write_bytes
 from .._support.specs import Spec
 from .._support.theme import (
@@ -21,6 +23,7 @@ from .._support.theme import (
     PURPLE,
     RED,
     SERIES,
+    SKY,
     class_colour,
     look_of,
     number,
@@ -43,6 +46,7 @@ __all__ = [
     "MARKERS",
     "PURPLE",
     "RED",
+    "SKY",
     "band",
     "class_colour",
     "colour",
@@ -53,9 +57,11 @@ __all__ = [
     "loss_name",
     "marker",
     "metric_name",
+    "number",
     "plain_decimals",
     "save_picture",
     "series",
+    "shades",
     "styled",
     "theory_line",
     "whole_epochs",
@@ -142,6 +148,13 @@ def loss_name(spec: str) -> str:
     return f"{short} ({loss.details})" if loss.details and short == "MSE" else short
 
 
+def shades(count: int) -> list[tuple[float, float, float, float]]:
+    """Colours for so many values of one quantity, dark to bright; the brightest can still be seen on white."""
+    import matplotlib as mpl
+
+    return [tuple(shade) for shade in mpl.colormaps["viridis"](np.linspace(0, 0.88, count))]
+
+
 def metric_name(name: str) -> str:
     """What an axis says."""
     return METRICS.get(name, name.replace("_", " "))
@@ -190,8 +203,10 @@ def series(
 def legend_below(picture: "Figure", axis: "Axes", columns: int | None = None) -> None:
     """One legend for all panels, under them, with the entries of ``axis``."""
     lines, texts = axis.get_legend_handles_labels()
-    fitting = max(1, int(picture.get_figwidth() / 1.6))
-    picture.legend(lines, texts, loc="outside lower center", ncols=columns or min(len(lines), 4, fitting))
+    fitting = max(1, min(5, int(picture.get_figwidth() / 1.5)))
+    # Rows of equal length: four entries where three fit are two and two.
+    rows = math.ceil(len(lines) / fitting)
+    picture.legend(lines, texts, loc="outside lower center", ncols=columns or math.ceil(len(lines) / max(rows, 1)))
 
 
 def theory_line(axis: "Axes", value: float, label: str = "closed form") -> None:
@@ -209,58 +224,26 @@ def heat_map(
     shown: str = "{:.3g}",
     log: bool = False,
     limits: tuple[float, float] | None = None,
+    bright: Literal["high", "low"] = "high",
 ) -> None:
-    """A matrix with its numbers written in; ``limits`` are those of the colours, by default those of the values."""
+    """A matrix with its numbers written in; ``limits`` are those of the colours, by default those of the values.
+
+    ``bright`` says which values are bright: side by side, the better ones should be.
+    """
     from matplotlib.colors import LogNorm, Normalize
 
     positive = values[np.isfinite(values) & (values > 0)]
-    norm = None if limits is None else Normalize(*limits)
-    if limits is None and log and positive.size and positive.min() < positive.max():
-        norm = LogNorm(positive.min(), positive.max())
-    drawn = axis.imshow(values, aspect="auto", norm=norm, cmap="viridis")
+    low, high = limits or ((positive.min(), positive.max()) if log and positive.size else (0.0, 0.0))
+    norm = (LogNorm if log else Normalize)(low, high) if low < high else None
+    drawn = axis.imshow(values, aspect="auto", norm=norm, cmap="viridis" if bright == "high" else "viridis_r")
     axis.grid(False)
     axis.set_xticks(range(len(columns)), [str(c) for c in columns])
     axis.set_yticks(range(len(rows)), [str(r) for r in rows])
     for (row, column), value in np.ndenumerate(values):
         level = np.asarray(drawn.norm(value)).item()
-        ink = INK_ON_BRIGHT if level > 0.6 else "white"
+        ink = INK_ON_BRIGHT if (level if bright == "high" else 1 - level) > 0.6 else "white"
         axis.text(column, row, shown.format(value), ha="center", va="center", color=ink, fontsize=6.5)
     axis.set_title(title)
-
-
-def plain_decimals(picture: "Figure") -> None:
-    """Write 0.6 instead of 6 x 10^-1 on logarithmic axes that span less than a decade and a half."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
-
-    for axes in picture.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            if axis.get_scale() != "log" or not 0 < low < high < 10**1.5 * low or not _automatic(axis):
-                continue
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 3 * low else MaxNLocator(4))
-            axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
-            axis.set_minor_formatter(NullFormatter())
-
-
-def whole_epochs(picture: "Figure") -> None:
-    """Ticks at whole numbers on axes of epochs, which have no halves."""
-    from matplotlib.ticker import MaxNLocator
-
-    for axes in picture.axes:
-        axis = axes.xaxis
-        if "epoch" not in axes.get_xlabel() or not _automatic(axis):
-            continue
-        low, high = sorted(axis.get_view_interval())
-        if axis.get_scale() == "linear" or (low > 0 and high <= 3 * low):
-            axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-
-
-def _automatic(axis: Any) -> bool:
-    """Whether nobody has chosen this axis's ticks."""
-    from matplotlib.ticker import FixedLocator
-
-    return not isinstance(axis.get_major_locator(), FixedLocator)
 
 
 def empty_picture(text: str) -> "Figure":

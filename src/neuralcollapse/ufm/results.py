@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import torch
 from torch import Tensor
 
+from .._support.axes import plain_decimals
 from .._support.digests import damaged, digests, sealed, unsealed
 from .._support.files import write_json, write_text
 from .._support.tensors import read_tensors, write_tensors
@@ -192,6 +193,7 @@ class Trace:
                 axis.set_yscale("log")
             axis.set_title(f"{name} - lowest" if excess else name)
             axis.set_xlabel("iteration")
+        plain_decimals(figure)
         return figure
 
     def to_dict(self) -> dict[str, Any]:

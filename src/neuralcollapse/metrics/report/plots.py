@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..._support.axes import plain_decimals
 from ..._support.checks import describe
 from ..._support.theme import BLUE, GREEN, GREY, GRID, class_colour, number, series_colour, series_mark
 from ..definitions._registry import METRICS
@@ -161,6 +162,7 @@ def plot_history(
         _plain(panel)
     for panel in panels[len(names) :]:
         panel.set_visible(False)
+    plain_decimals(figure)
     return figure
 
 

@@ -194,10 +194,9 @@ def draw_rows(results: Results, by: str, names: tuple[str, ...], kept_features: 
 
 def epochs_on_log_axis(axis: "Axes") -> None:
     """Whole epochs, closer together the later they are."""
-    last = axis.dataLim.x1
-    ticks = [tick for tick in (1, 2, 3, 5, 10, 20, 50, 100, 200, 400, 800) if tick <= last]
-    while len(ticks) > 4:
-        ticks = ticks[::-1][::2][::-1]
+    last = round(axis.dataLim.x1)
+    ticks = [tick for tick in ((1, 10, 100) if last >= 10 else (1, 2, 3, 5)) if 2.5 * tick <= last]
+    ticks = [*ticks, last] if ticks else [1, last]
     axis.set_xscale("log")
     axis.set_xticks(ticks, [str(tick) for tick in ticks])
     axis.xaxis.set_minor_formatter("")

@@ -13,7 +13,7 @@ from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence, Holds
-from ..pictures import GREY, colour, figure, legend_below
+from ..pictures import GREY, colour, figure, legend_below, number
 
 PER_CLASS = 100
 DECAYS = ((5e-4, 5e-4), (5e-4, 5e-5), (5e-3, 5e-5))
@@ -162,7 +162,7 @@ class Bound(Study):
         for axis, count in zip(axes[0], counts, strict=True):
             for entry in curves.where(K=count):
                 value, pair = entry.value, (entry.labels["weight_decay"], entry.labels["feature_decay"])
-                label = rf"$\lambda_W$={pair[0]:g}, $\lambda_H$={pair[1]:g}"
+                label = rf"$\lambda_W$ = {number(pair[0])}, $\lambda_H$ = {number(pair[1])}"
                 (line,) = axis.plot(value["rho"], value["xi"], color=colour(pair, DECAYS), label=label)
                 axis.plot(value["closed_form_rho"], value["closed_form_value"], "*", ms=8, color=line.get_color())
             axis.set_xscale("log")

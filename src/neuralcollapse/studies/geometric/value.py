@@ -10,7 +10,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence
-from ..pictures import GREY, colour, figure, legend_below, loss_name
+from ..pictures import GREY, colour, figure, legend_below, loss_name, marker
 
 PER_CLASS = 5
 DECAYS = ((5e-3, 5e-3), (5e-2, 1e-3))
@@ -155,7 +155,7 @@ class RegularizedValue(Study):
             reached = np.array([entry.value.value for entry in mine])
             excess = np.maximum([_excess(entry.value) for entry in mine], 1e-17)
             shift = 1.04 ** (place - 1.5)
-            style = {"color": colour(loss), "marker": "os^D"[place], "linestyle": "none", "alpha": 0.6, "ms": 3}
+            style = {"color": colour(loss), "marker": marker(loss), "linestyle": "none", "alpha": 0.6, "ms": 3}
             axes[0, 0].plot(exact, reached, label=loss_name(loss), **style)
             axes[0, 1].plot(np.array([entry.labels["d"] for entry in mine]) * shift, excess, **style)
         ends = axes[0, 0].get_xlim()
@@ -166,7 +166,9 @@ class RegularizedValue(Study):
         axes[0, 1].annotate("limit", (1, LARGEST), xycoords=("axes fraction", "data"), ha="right", va="bottom", size=7)
         axes[0, 1].set_xscale("log")
         ticks = sorted(set(results.labels("d")))
-        axes[0, 1].set_xticks(ticks, [str(tick) for tick in ticks])
+        # 9 and 10 lie too close together for both to be written.
+        crowded = [place for place, tick in enumerate(ticks[1:]) if tick < 1.15 * ticks[place]]
+        axes[0, 1].set_xticks(ticks, ["" if place in crowded else str(tick) for place, tick in enumerate(ticks)])
         axes[0, 1].xaxis.set_minor_formatter("")
         axes[0, 1].set_yscale("log")
         axes[0, 1].set_xlabel("feature dimension d")

@@ -168,6 +168,7 @@ class Reweighting(Study):
                     **style,
                 )
             axis.set_title(title)
+            axis.locator_params(axis="x", nbins=3)
             axis.set_xlabel(r"$\mu=\sqrt{\lambda_W\lambda_H}$")
         axes[0, 0].set_ylabel("gap within the group")
         axes[0, 0].plot([], [], color=GREY, label="gap law")

@@ -141,15 +141,35 @@ class WidthEpochs(Study):
     def draw(self, results: Results) -> Any:
         sets, widths, epochs = (results.labels(name) for name in ("data", "width", "epochs"))
         picture, axes = figure(2 * len(sets), len(LOSSES), size=(1.75, 1.6), sharex=True, sharey=True)
+        names = [f"{w:g}" for w in widths]
         for place, data in enumerate(sets):
-            for column, loss in enumerate(LOSSES):
-                found = results.where(data=data, loss=loss)
-                cells = [[found.where(width=w, epochs=e) for e in epochs] for w in widths]
-                nc1 = np.array([[_mean_nc1(cell) for cell in row] for row in cells])
-                best = np.array([[100 * _accuracy(cell) for cell in row] for row in cells])
-                names = [f"{w:g}" for w in widths]
-                heat_map(axes[2 * place, column], nc1, names, epochs, title=f"{SHORT[loss]}: NC1", log=True)
-                heat_map(axes[2 * place + 1, column], best, names, epochs, title="test accuracy, %", shown="{:.1f}")
+            rows = ((_mean_nc1, "NC1", "{:.3g}"), (_accuracy_in_percent, "test accuracy, %", "{:.1f}"))
+            for line, (number, title, shown) in zip(axes[2 * place :], rows, strict=False):
+                grids = {
+                    loss: np.array(
+                        [
+                            [number(results.where(data=data, loss=loss, width=w, epochs=e)) for e in epochs]
+                            for w in widths
+                        ]
+                    )
+                    for loss in LOSSES
+                }
+                # One scale for all losses: the same colour is the same number.
+                limits = (min(grid.min() for grid in grids.values()), max(grid.max() for grid in grids.values()))
+                for axis, (loss, grid) in zip(line, grids.items(), strict=True):
+                    log = title == "NC1"
+                    words = f"{SHORT[loss]}: {title}" if log else title
+                    heat_map(
+                        axis,
+                        grid,
+                        names,
+                        epochs,
+                        title=words,
+                        shown=shown,
+                        log=log,
+                        limits=limits,
+                        bright="low" if log else "high",
+                    )
             for row in axes[2 * place : 2 * place + 2]:
                 row[0].set_ylabel("width" if len(sets) == 1 else f"{name_of(data)}: width")
         for axis in axes[-1]:
@@ -188,6 +208,10 @@ def _nc1(results: Results, loss: str, seed: int) -> float:
 def _mean_nc1(results: Results) -> float:
     """Geometric mean of NC1 at the end over the seeds."""
     return float(np.exp(np.log(results.final("nc1")).mean()))
+
+
+def _accuracy_in_percent(results: Results) -> float:
+    return 100 * _accuracy(results)
 
 
 def _accuracy(results: Results) -> float:

@@ -113,13 +113,18 @@ class Landscape(Study):
         }
 
     def draw(self, results: Results) -> Any:
+        from matplotlib.ticker import MaxNLocator
+
         counts = results.labels("K")
         picture, axes = figure(len(counts), len(SURFACES), size=(1.95, 1.75))
         for row, count in zip(axes, counts, strict=True):
             for axis, name in zip(row, SURFACES, strict=True):
                 value = results.only(loss=name, K=count)
                 drawn = axis.contourf(value["s"], value["theta"], value["value"], levels=16)
-                picture.colorbar(drawn, ax=axis, pad=0.02, aspect=25, format="%.3g").ax.tick_params(labelsize=5.5)
+                bar = picture.colorbar(drawn, ax=axis, pad=0.02, aspect=25, ticks=MaxNLocator(5))
+                bar.ax.tick_params(labelsize=5.5)
+                if name == SURFACES[-1]:
+                    bar.set_label("loss", fontsize=6.5)
                 share = f"steeper in angle: {value['steeper_in_theta']:.0%}"
                 axis.set_title(f"{name}\n{share}" if count == counts[0] else share)
             row[0].set_ylabel(rf"K = {count}" + "\n" + r"angle $\theta$")

@@ -112,6 +112,7 @@ class ThreeDimensions(Study):
             axis.view_init(25, 45)
             axis.locator_params(nbins=4)
             axis.tick_params(pad=0)
+            axis.set(xlabel="$h_1$", ylabel="$h_2$", zlabel="$h_3$")
         lines, texts = picture.axes[0].get_legend_handles_labels()
         picture.legend(lines, texts, loc="outside lower center", ncols=10, markerscale=2, title="class")
         return picture

@@ -8,7 +8,7 @@ from ...ufm import critical_temperature
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
-from ..pictures import GREEN, GREY, figure, legend_below
+from ..pictures import GREY, SKY, figure, legend_below
 from ._sweeps import (
     CONTRASTIVE,
     DESCENT,
@@ -161,7 +161,9 @@ class Losses(Study):
                 critical = critical_temperature(SMOOTHING, 3)
                 most = max(results.labels("tau"))
                 flat = collapse_value(loss, 3, critical)
-                row[1].plot([critical, most], [flat, flat], color=GREEN, linewidth=1.2, label="minimum beyond it")
+                row[1].plot(
+                    [critical, most], [flat, flat], color=SKY, linewidth=2.0, zorder=1, label="minimum beyond it"
+                )
                 row[1].axvline(critical, color=GREY, linewidth=0.9, linestyle=":", label=rf"$\tau^*$ = {critical:.3f}")
         legend_below(picture, axes[1, 1], 2)
         return picture

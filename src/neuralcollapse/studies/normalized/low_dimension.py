@@ -12,7 +12,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Below, Claim, Evidence
-from ..pictures import COLOURS, figure
+from ..pictures import class_colour, figure, number
 
 SIZES: Mapping[Profile, tuple[tuple[int, int], ...]] = {
     "smoke": ((2, 6), (3, 8)),
@@ -133,15 +133,15 @@ class LowDimension(Study):
             features, rows = trace.point.H.numpy(), trace.point.classifier.numpy()
             for k in range(count):
                 own = features[trace.problem.labels.numpy() == k]
-                axis.plot(own[:, 0], own[:, 1], "o", color=COLOURS[k % len(COLOURS)], alpha=0.7)
+                axis.plot(own[:, 0], own[:, 1], "o", color=class_colour(k), alpha=0.7)
                 # Only directions of classifiers matter here: drawn to the length of the longest feature.
                 tip = rows[k] / np.linalg.norm(rows[k]) * np.linalg.norm(features, axis=1).max() * 0.93
-                axis.plot([0, tip[0]], [0, tip[1]], color=COLOURS[k % len(COLOURS)], linewidth=0.9)
+                axis.plot([0, tip[0]], [0, tip[1]], color=class_colour(k), linewidth=0.9)
             axis.set_aspect("equal")
             axis.locator_params(nbins=5)
             group = results.where(d=2, K=count, model=model)
             values = np.mean([variation(entry.value) for entry in group])
-            axis.set_title(f"{model}\nvariation of angles {values:.2g}")
+            axis.set_title(f"{model}\nvariation of angles {number(float(values), 2)}")
         axes[0, 0].set_ylabel(f"d = 2, K = {count}")
         return picture
 

@@ -10,7 +10,7 @@ from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Below, Between, Claim, Evidence
-from ..pictures import GREY, MARKERS, band, figure, legend_below, metric_name
+from ..pictures import GREY, MARKERS, band, figure, legend_below, metric_name, shades
 from ._nets import CODE, PROVENANCE, TEXT, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, normalized
 
 CLASSES = 10
@@ -119,17 +119,15 @@ class TemperatureNet(Study):
         ]
 
     def draw(self, results: Results) -> Any:
-        import matplotlib as mpl
-
         text = as_in_text(results)
         temperatures = text.labels("temperature")
-        shades = mpl.colormaps["viridis"](np.linspace(0, 0.95, len(temperatures)))
+        colours = shades(len(temperatures))
         picture, axes = figure(2, len(METRICS), size=(1.75, 1.75))
         for column, name in enumerate(METRICS):
             log = name != "accuracy"
             for place, temperature in enumerate(temperatures):
                 found = text.where(temperature=temperature)
-                mark = {"marker": MARKERS[place % len(MARKERS)], "color": shades[place]}
+                mark = {"marker": MARKERS[place % len(MARKERS)], "color": colours[place]}
                 label = rf"$\tau$ = {temperature:g}"
                 steps, runs = found.curves(name)
                 band(axes[0, column], steps, runs, log=log, label=label, markevery=max(1, len(steps) // 4), **mark)

@@ -11,7 +11,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Between, Claim, Evidence
-from ..pictures import COLOURS, MARKERS, band, figure, legend_below, metric_name
+from ..pictures import COLOURS, MARKERS, band, figure, legend_below, metric_name, shades
 
 CLASSES, PER_CLASS, DIM = 10, 5, 32
 TEMPERATURES = (0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0)
@@ -159,13 +159,14 @@ class TemperatureUFM(Study):
 
     def draw(self, results: Results) -> Any:
         temperatures = results.labels("tau")
+        colours = shades(len(temperatures))
         picture, axes = figure(2, len(METRICS), size=(2.0, 1.75))
         for column, name in enumerate(METRICS):
             log = name != "accuracy"
             top, bottom = axes[:, column]
             for place, tau in enumerate(temperatures):
                 steps, runs = results.where(tau=tau).curves(name)
-                line = {"color": COLOURS[place], "label": rf"$\tau$ = {tau:g}", "marker": MARKERS[place]}
+                line = {"color": colours[place], "label": rf"$\tau$ = {tau:g}", "marker": MARKERS[place]}
                 band(top, steps, runs, log=log, markevery=40, **line)
             finals = np.array([results.where(tau=tau).final(name) for tau in temperatures]).T
             shown = np.maximum(finals, SMALLEST) if log else finals
