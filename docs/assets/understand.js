@@ -12,7 +12,14 @@ function optimum(classes, perClass, weightDecay, featureDecay) {
   const value = -right * Math.log(right) - (classes - 1) * s * Math.log(s);
   const share = (margin * (classes - 1)) / classes;
   const balance = Math.sqrt((perClass * featureDecay) / weightDecay);
-  return { learned: true, margin, right, value, weight: Math.sqrt(share * balance), feature: Math.sqrt(share / balance) };
+  return {
+    learned: true,
+    margin,
+    right,
+    value,
+    weight: Math.sqrt(share * balance),
+    feature: Math.sqrt(share / balance),
+  };
 }
 
 // Global minimum on spheres, cross-entropy, d >= K - 1.
@@ -27,18 +34,33 @@ function mergesBelow(samples, weightDecay, featureDecay) {
 
 function shown(number) {
   if (number === 0) return "0";
-  return Math.abs(number) < 1e-3 || Math.abs(number) >= 1e5 ? number.toExponential(2) : String(Number(number.toPrecision(4)));
+  return Math.abs(number) < 1e-3 || Math.abs(number) >= 1e5
+    ? number.toExponential(2)
+    : String(Number(number.toPrecision(4)));
 }
 
 function update(essay) {
   const read = (name) => Number(essay.querySelector(`[name=${name}]`).value);
-  const classes = read("classes"), perClass = read("perClass"), decay = 10 ** read("decay"), temperature = read("temperature");
+  const classes = read("classes"),
+    perClass = read("perClass"),
+    decay = 10 ** read("decay"),
+    temperature = read("temperature");
   const best = optimum(classes, perClass, decay, decay);
   const numbers = {
-    classes, perClass, decay, temperature, value: best.value, margin: best.margin, weight: best.weight,
-    feature: best.feature, right: `${shown(100 * best.right)} %`, cosine: -1 / (classes - 1),
-    angle: (Math.acos(-1 / (classes - 1)) * 180) / Math.PI, chance: Math.log(classes),
-    largest: 1 / (classes * Math.sqrt(perClass)), sphere: onSpheres(classes, temperature),
+    classes,
+    perClass,
+    decay,
+    temperature,
+    value: best.value,
+    margin: best.margin,
+    weight: best.weight,
+    feature: best.feature,
+    right: `${shown(100 * best.right)} %`,
+    cosine: -1 / (classes - 1),
+    angle: (Math.acos(-1 / (classes - 1)) * 180) / Math.PI,
+    chance: Math.log(classes),
+    largest: 1 / (classes * Math.sqrt(perClass)),
+    sphere: onSpheres(classes, temperature),
     merges: mergesBelow(classes * perClass, decay, decay),
     regime: best.learned ? "all classes are learned" : "nothing is learned: zero is best",
   };

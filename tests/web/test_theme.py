@@ -72,7 +72,7 @@ def test_the_pages_name_no_colours_of_their_own():
     sheet = style_sheet()
     used = set()
     for part in ("explorer/static", "report/page"):
-        for file in (resources.files("neuralcollapse.web") / part).iterdir():
+        for file in (Path(str(resources.files("neuralcollapse.web"))) / part).rglob("*"):
             if file.name.endswith((".css", ".js", ".html", ".jinja")):
                 text = file.read_text(encoding="utf-8")
                 assert not HEX.search(text), (file.name, HEX.search(text))
@@ -98,9 +98,9 @@ def test_numbers_read_the_same_in_python_and_on_the_page():
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node on this machine")
-    dom = resources.files("neuralcollapse.web.explorer") / "static" / "dom.js"
+    numbers = resources.files("neuralcollapse.web.explorer") / "static" / "page" / "numbers.js"
     script = Path(__file__).parent / "explorer" / "show.mjs"
-    command = [node, "--no-warnings", "--experimental-default-type=module", str(script), str(dom)]
+    command = [node, "--no-warnings", "--experimental-default-type=module", str(script), str(numbers)]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=120, check=True)
     expected = [number(value, digits) for value, digits in asked]
     assert json.loads(done.stdout) == expected

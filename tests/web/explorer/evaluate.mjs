@@ -4,7 +4,11 @@ import { pathToFileURL } from "node:url";
 
 const ufm = await import(pathToFileURL(process.argv[2]).href);
 const answers = JSON.parse(readFileSync(0, "utf-8")).map(({ problem, point, steps }) => {
-  const given = { W: Float64Array.from(point.W), H: Float64Array.from(point.H), b: point.b && Float64Array.from(point.b) };
+  const given = {
+    W: Float64Array.from(point.W),
+    H: Float64Array.from(point.H),
+    b: point.b && Float64Array.from(point.b),
+  };
   const labels = ufm.labelsOf(problem);
   const { value, gradient, correct } = ufm.evaluate(problem, given, labels);
   const descent = new ufm.Descent(problem, given);

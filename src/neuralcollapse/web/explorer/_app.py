@@ -9,9 +9,10 @@ import json
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -351,14 +352,22 @@ def _finite(value: Any) -> Any:
 
 def _static_files() -> dict[str, tuple[bytes, str]]:
     """The page's own files by path: all there is to serve, so no path reaches the disk."""
-    folder = resources.files("neuralcollapse.web.explorer") / "static"
     files = {
-        f"/{file.name}": (file.read_bytes(), TYPES[Path(file.name).suffix])
-        for file in folder.iterdir()
-        if Path(file.name).suffix in TYPES
+        f"/{path}": (file.read_bytes(), TYPES[Path(path).suffix])
+        for path, file in _under(resources.files("neuralcollapse.web.explorer") / "static")
+        if Path(path).suffix in TYPES
     }
     theme = style_sheet().encode(), TYPES[".css"]
     return {"/": files["/index.html"], **files, "/theme.css": theme}
+
+
+def _under(folder: Traversable, before: str = "") -> Iterator[tuple[str, Traversable]]:
+    """All files below a folder, by their paths."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _under(entry, f"{before}{entry.name}/")
+        else:
+            yield f"{before}{entry.name}", entry
 
 
 @cache

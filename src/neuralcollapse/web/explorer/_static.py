@@ -1,5 +1,6 @@
 """The view "Collapse" as one file that needs no server: for a lecture, the documentation, or a mail."""
 
+import posixpath
 import re
 from importlib import resources
 from pathlib import Path
@@ -10,10 +11,9 @@ from ..theme import style_sheet
 
 __all__ = ["static_page", "write_static"]
 
-MODULES = ("dom.js", "ufm.js", "scenes.js", "space3.js", "stage.js", "timeline.js", "collapse.js", "alone.js")
-"""In the order in which they import one another."""
+ENTRY = "alone.js"
 
-IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([\w.]+)";$', re.MULTILINE)
+IMPORT = re.compile(r'^import (\{[^}]*\}) from "([\w./]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+|\$))", re.MULTILINE)
 
 PAGE = """<!doctype html>
@@ -51,13 +51,26 @@ def static_page() -> str:
     """
     folder = resources.files("neuralcollapse.web.explorer") / "static"
     parts = ["const modules = {};"]
-    for name in MODULES:
+    done: set[str] = set()
+
+    def add(name: str) -> None:
+        """Write a module after those that it imports."""
+        if name in done:
+            return
+        done.add(name)
         text = (folder / name).read_text(encoding="utf-8")
+        found = {
+            path: posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) for _, path in IMPORT.findall(text)
+        }
+        for other in found.values():
+            add(other)
         names = EXPORT.findall(text)
-        text = IMPORT.sub(r'const \1 = modules["\2"];', EXPORT.sub("", text))
+        text = IMPORT.sub(lambda one: f'const {one[1]} = modules["{found[one[2]]}"];', EXPORT.sub("", text))
         if re.search(r"^(import|export)\b", text, re.MULTILINE):
             raise ValueError(f"{name}: an import or export that cannot be put into one file")
         parts.append(f'modules["{name}"] = (() => {{\n{text}\nreturn {{ {", ".join(names)} }};\n}})();')
+
+    add(ENTRY)
     script = "\n".join(parts).replace("</script", "<\\/script")
     style = style_sheet() + (folder / "style.css").read_text(encoding="utf-8")
     return PAGE.format(version=__version__, style=style, script=script)

@@ -1,7 +1,7 @@
 // @ts-check
 // The view "Collapse" without a server: its settings are in the address, and nothing certifies but the closed form.
 
-import { CollapseView } from "./collapse.js";
+import { CollapseView } from "./collapse/view.js";
 
 const read = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 const view = new CollapseView(/** @type {HTMLElement} */ (document.getElementById("collapse-root")), {

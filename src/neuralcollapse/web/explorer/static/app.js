@@ -1,16 +1,16 @@
 // The page: tabs, state, and which view is brought up to date when.
 
-import * as state from "./state.js";
-import * as api from "./api.js";
-import { $, notice } from "./dom.js";
-import { buildModel } from "./model.js";
-import { redrawOptimum, updateOptimum } from "./optimum.js";
-import { buildSolve, markStale } from "./solve.js";
-import { buildLandscape, updateLandscape } from "./landscape.js";
-import { updateResults, updateStudy } from "./results.js";
-import { buildNetwork, updateNetwork } from "./network.js";
-import { CollapseView } from "./collapse.js";
-import { BASE } from "./scenes.js";
+import * as state from "./page/state.js";
+import * as api from "./page/api.js";
+import { $, notice } from "./page/dom.js";
+import { buildModel } from "./views/model.js";
+import { redrawOptimum, updateOptimum } from "./views/optimum.js";
+import { buildSolve, markStale } from "./views/solve.js";
+import { buildLandscape, updateLandscape } from "./views/landscape.js";
+import { updateResults, updateStudy } from "./views/results.js";
+import { buildNetwork, updateNetwork } from "./views/network.js";
+import { CollapseView } from "./collapse/view.js";
+import { BASE } from "./collapse/scenes.js";
 
 const tabs = ["collapse", "network", "optimum", "solve", "landscape", "results"];
 const pending = new Map();
@@ -18,16 +18,30 @@ let about;
 let model;
 let collapse = null;
 
-const collapseSettings = () => Object.fromEntries([...Object.keys(BASE), "scene"].map((name) => [name, state.get(`c.${name}`)]).filter(([, value]) => value !== ""));
+const collapseSettings = () =>
+  Object.fromEntries(
+    [...Object.keys(BASE), "scene"].map((name) => [name, state.get(`c.${name}`)]).filter(([, value]) => value !== ""),
+  );
 
 // The fields of the server's own questions for a problem of the view "Collapse".
 function fieldsOf(problem) {
-  const names = { ce: "ce", focal: `focal:gamma=${problem.loss.gamma}`, ls: `ls:alpha=${problem.loss.alpha}`, mse: `mse:alpha=1,target=${problem.loss.target}` };
+  const names = {
+    ce: "ce",
+    focal: `focal:gamma=${problem.loss.gamma}`,
+    ls: `ls:alpha=${problem.loss.alpha}`,
+    mse: `mse:alpha=1,target=${problem.loss.target}`,
+  };
   const spheres = problem.model === "normalized";
   return {
-    model: problem.model, loss: names[problem.loss.kind], classes: problem.counts.length, counts: problem.counts.join(" "), dim: problem.dim,
-    weight_decay: spheres ? null : problem.weightDecay, feature_decay: spheres ? null : problem.featureDecay,
-    bias_decay: spheres ? null : problem.biasDecay, temperature: spheres ? problem.temperature : null,
+    model: problem.model,
+    loss: names[problem.loss.kind],
+    classes: problem.counts.length,
+    counts: problem.counts.join(" "),
+    dim: problem.dim,
+    weight_decay: spheres ? null : problem.weightDecay,
+    feature_decay: spheres ? null : problem.featureDecay,
+    bias_decay: spheres ? null : problem.biasDecay,
+    temperature: spheres ? problem.temperature : null,
   };
 }
 
@@ -36,21 +50,33 @@ function buildCollapse() {
   window.collapseView = collapse = new CollapseView($("collapse-root"), {
     read: collapseSettings,
     write: (settings) => {
-      const fresh = Object.fromEntries([...Object.keys(BASE), "scene"].map((name) => [`c.${name}`, settings[name] ?? ""]));
+      const fresh = Object.fromEntries(
+        [...Object.keys(BASE), "scene"].map((name) => [`c.${name}`, settings[name] ?? ""]),
+      );
       state.setQuietly(fresh, fresh["c.scene"] !== state.get("c.scene"));
     },
-    certify: (problem, point) => api.post("certify", { ...fieldsOf(problem), W: Array.from(point.W), H: Array.from(point.H), b: point.b && Array.from(point.b) }),
-    least: (problem) => api.latest("least", () => api.get("least", fieldsOf(problem))).then((answer) => answer?.value ?? null),
+    certify: (problem, point) =>
+      api.post("certify", {
+        ...fieldsOf(problem),
+        W: Array.from(point.W),
+        H: Array.from(point.H),
+        b: point.b && Array.from(point.b),
+      }),
+    least: (problem) =>
+      api.latest("least", () => api.get("least", fieldsOf(problem))).then((answer) => answer?.value ?? null),
   });
 }
 
 // Once a frame: the queue of questions keeps one under way and the newest waiting, so pictures follow the hand.
 function later(kind, work) {
   if (pending.has(kind)) return;
-  pending.set(kind, requestAnimationFrame(() => {
-    pending.delete(kind);
-    work();
-  }));
+  pending.set(
+    kind,
+    requestAnimationFrame(() => {
+      pending.delete(kind);
+      work();
+    }),
+  );
 }
 
 function showTab() {
@@ -82,7 +108,10 @@ function update(changed) {
     markStale();
   } else if (current === "landscape") {
     // Two fields that change within the pause both count.
-    const all = changed === null || changed === "tab" || (pending.has("landscape-field") && pending.get("landscape-field") !== changed);
+    const all =
+      changed === null ||
+      changed === "tab" ||
+      (pending.has("landscape-field") && pending.get("landscape-field") !== changed);
     pending.set("landscape-field", all ? null : changed);
     later("landscape", () => {
       const field = pending.get("landscape-field");
@@ -104,7 +133,14 @@ function buildTabs() {
   document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const place = tabs.indexOf(state.get("tab"));
-    const next = event.key === "Home" ? 0 : event.key === "End" ? tabs.length - 1 : step ? (place + step + tabs.length) % tabs.length : null;
+    const next =
+      event.key === "Home"
+        ? 0
+        : event.key === "End"
+          ? tabs.length - 1
+          : step
+            ? (place + step + tabs.length) % tabs.length
+            : null;
     if (next === null) return;
     event.preventDefault();
     state.set("tab", tabs[next]);

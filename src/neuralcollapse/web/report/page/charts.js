@@ -3,9 +3,18 @@
 (() => {
   const root = document.documentElement;
   const seesSolids = (() => {
-    try { return Boolean(document.createElement("canvas").getContext("webgl")); } catch { return false; }
+    try {
+      return Boolean(document.createElement("canvas").getContext("webgl"));
+    } catch {
+      return false;
+    }
   })();
-  const options = { scrollZoom: false, responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
+  const options = {
+    scrollZoom: false,
+    responsive: true,
+    displaylogo: false,
+    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+  };
 
   const colours = () => {
     const style = getComputedStyle(root);
@@ -49,12 +58,21 @@
   if (!seesSolids) {
     for (const box of document.querySelectorAll(".chart.solid")) box.closest("figure").classList.add("flat");
   }
-  const boxes = [...document.querySelectorAll(".chart:not(.solid)"), ...(seesSolids ? document.querySelectorAll(".chart.solid") : [])];
-  const watch = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting) { watch.unobserve(entry.target); draw(entry.target); }
-    }
-  }, { rootMargin: "800px" });
+  const boxes = [
+    ...document.querySelectorAll(".chart:not(.solid)"),
+    ...(seesSolids ? document.querySelectorAll(".chart.solid") : []),
+  ];
+  const watch = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        if (entry.isIntersecting) {
+          watch.unobserve(entry.target);
+          draw(entry.target);
+        }
+      }
+    },
+    { rootMargin: "800px" },
+  );
   boxes.forEach((box) => watch.observe(box));
   // What nobody scrolled to is drawn when there is nothing else to do: for archives and pictures of the whole page.
   const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 200));

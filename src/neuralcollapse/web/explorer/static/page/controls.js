@@ -20,7 +20,13 @@ export function number(name, label, { min, max, step = 1, log = false, hint = nu
   const toSlider = (value) => (log ? Math.log10(value) : value);
   const fromSlider = (place) => (log ? Number((10 ** place).toPrecision(2)) : Number(place.toPrecision(10)));
   const slider = hasSlider
-    ? el("input", { type: "range", min: toSlider(min), max: toSlider(max), step: log ? 0.01 : step, "aria-label": label })
+    ? el("input", {
+        type: "range",
+        min: toSlider(min),
+        max: toSlider(max),
+        step: log ? 0.01 : step,
+        "aria-label": label,
+      })
     : null;
   box.addEventListener("input", () => box.value !== "" && state.set(name, box.value));
   slider?.addEventListener("input", () => state.set(name, fromSlider(Number(slider.value))));
@@ -31,7 +37,12 @@ export function number(name, label, { min, max, step = 1, log = false, hint = nu
     slider?.setAttribute("aria-valuetext", value);
   });
   const pair = slider ? el("div", { class: "pair" }, slider, box) : box;
-  return el("div", { class: "field" }, el("label", { for: id }, label, hint ? el("span", { class: "soft" }, hint) : null), pair);
+  return el(
+    "div",
+    { class: "field" },
+    el("label", { for: id }, label, hint ? el("span", { class: "soft" }, hint) : null),
+    pair,
+  );
 }
 
 export function select(name, label, options) {
@@ -58,7 +69,13 @@ const greek = { alpha: "α", gamma: "γ", target: "target M" };
 
 export function loss(prefix, losses) {
   const name = `${prefix}loss`;
-  const nodes = [select(name, "Loss", losses.map((one) => [one.name, one.name]))];
+  const nodes = [
+    select(
+      name,
+      "Loss",
+      losses.map((one) => [one.name, one.name]),
+    ),
+  ];
   for (const one of losses) {
     const mine = () => state.get(name) === one.name;
     nodes.push(only(mine, el("p", { class: "caption" }, one.summary)));
@@ -87,17 +104,32 @@ export function lossSpec(prefix, losses) {
 export function lossName(prefix, losses) {
   const [name, values] = lossSpec(prefix, losses).split(":");
   const words = Object.entries({ alpha: "α", gamma: "γ", target: "M" });
-  return values ? `${name}, ${words.reduce((text, [word, letter]) => text.replace(word, letter), values).replaceAll("=", " = ").replaceAll(",", ", ")}` : name;
+  return values
+    ? `${name}, ${words
+        .reduce((text, [word, letter]) => text.replace(word, letter), values)
+        .replaceAll("=", " = ")
+        .replaceAll(",", ", ")}`
+    : name;
 }
 
 export function bias(prefix) {
   const name = `${prefix}bias`;
   return [
-    select(name, "Bias", [["none", "no bias"], ["free", "free bias"], ["decayed", "bias with decay"]]),
-    only(() => state.get(name) === "decayed", number(`${prefix}bias_decay`, "bias decay λb", { min: 1e-5, max: 1, log: true })),
+    select(name, "Bias", [
+      ["none", "no bias"],
+      ["free", "free bias"],
+      ["decayed", "bias with decay"],
+    ]),
+    only(
+      () => state.get(name) === "decayed",
+      number(`${prefix}bias_decay`, "bias decay λb", { min: 1e-5, max: 1, log: true }),
+    ),
   ];
 }
 
 export function biasDecay(prefix) {
-  return { none: null, free: "0" }[state.get(`${prefix}bias`)] ?? (state.get(`${prefix}bias`) === "decayed" ? state.get(`${prefix}bias_decay`) : null);
+  return (
+    { none: null, free: "0" }[state.get(`${prefix}bias`)] ??
+    (state.get(`${prefix}bias`) === "decayed" ? state.get(`${prefix}bias_decay`) : null)
+  );
 }

@@ -69,7 +69,14 @@ export class Timeline {
     const [context, width, height] = sharp(this.canvas);
     if (!width) return;
     const each = height / this.panels.length;
-    this.panels.forEach((panel, index) => this.#panel(context, panel, { left: 52, top: index * each + 20, width: width - 64, height: each - (index === this.panels.length - 1 ? 38 : 30) }));
+    this.panels.forEach((panel, index) =>
+      this.#panel(context, panel, {
+        left: 52,
+        top: index * each + 20,
+        width: width - 64,
+        height: each - (index === this.panels.length - 1 ? 38 : 30),
+      }),
+    );
     const { rows } = this.history;
     if (!rows.length) return;
     const ink = colour("soft");
@@ -97,10 +104,14 @@ export class Timeline {
     const { rows } = this.history;
     const ink = colour("soft");
     const values = panel.curves.flatMap((curve) => [...rows.map((row) => row[curve.name]), this.ends[curve.name]]);
-    const numbers = /** @type {number[]} */ (values.filter((value) => typeof value === "number" && Number.isFinite(value)));
+    const numbers = /** @type {number[]} */ (
+      values.filter((value) => typeof value === "number" && Number.isFinite(value))
+    );
     let [low, high] = panel.range ?? [Math.min(...numbers), Math.max(...numbers)];
     if (!panel.range && !numbers.length) [low, high] = panel.log ? [1e-3, 1] : [0, 1];
-    const scale = panel.log ? (/** @type {number} */ v) => Math.log10(Math.max(v, FLOOR)) : (/** @type {number} */ v) => v;
+    const scale = panel.log
+      ? (/** @type {number} */ v) => Math.log10(Math.max(v, FLOOR))
+      : (/** @type {number} */ v) => v;
     let [bottom, top] = [scale(low), scale(high)];
     if (panel.log) [bottom, top] = [Math.floor(bottom), Math.max(Math.ceil(top), Math.floor(bottom) + 1)];
     else if (!panel.range) [bottom, top] = [bottom - 0.05 * (top - bottom || 1), top + 0.05 * (top - bottom || 1)];
@@ -118,7 +129,11 @@ export class Timeline {
       context.lineTo(box.left + box.width, place);
       context.stroke();
       context.fillStyle = ink;
-      context.fillText(panel.log ? power(tick) : String(Number(tick.toPrecision(2))).replace("-", "−"), box.left - 5, place + 4);
+      context.fillText(
+        panel.log ? power(tick) : String(Number(tick.toPrecision(2))).replace("-", "−"),
+        box.left - 5,
+        place + 4,
+      );
     }
     context.textAlign = "left";
     let across = box.left;

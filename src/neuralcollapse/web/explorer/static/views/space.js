@@ -15,7 +15,12 @@ export class Space {
     this.turn = 0.6;
     this.tilt = 0.35;
     this.rows = { weight: null, features: [], labels: [] };
-    this.node = shape("svg", { class: "space", viewBox: `${-SIZE} ${-SIZE} ${2 * SIZE} ${2 * SIZE}`, tabindex: 0, role: "img" });
+    this.node = shape("svg", {
+      class: "space",
+      viewBox: `${-SIZE} ${-SIZE} ${2 * SIZE} ${2 * SIZE}`,
+      tabindex: 0,
+      role: "img",
+    });
     this.node.addEventListener("pointerdown", (event) => {
       this.last = [event.clientX, event.clientY];
       this.node.setPointerCapture(event.pointerId);
@@ -27,7 +32,9 @@ export class Space {
     });
     for (const end of ["pointerup", "pointercancel"]) this.node.addEventListener(end, () => (this.last = null));
     this.node.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: [-0.12, 0], ArrowRight: [0.12, 0], ArrowUp: [0, -0.12], ArrowDown: [0, 0.12] }[event.key];
+      const step = { ArrowLeft: [-0.12, 0], ArrowRight: [0.12, 0], ArrowUp: [0, -0.12], ArrowDown: [0, 0.12] }[
+        event.key
+      ];
       if (!step) return;
       event.preventDefault();
       this.rotate(...step);
@@ -60,22 +67,62 @@ export class Space {
     const shapes = [];
     features.forEach((row, index) => {
       const at = this.project(row);
-      const dot = shape("circle", { cx: at.x, cy: at.y, r: 6, stroke: colour(labels[index]), "stroke-width": 3, fill: "var(--card)", opacity: far(at.depth) });
+      const dot = shape("circle", {
+        cx: at.x,
+        cy: at.y,
+        r: 6,
+        stroke: colour(labels[index]),
+        "stroke-width": 3,
+        fill: "var(--card)",
+        opacity: far(at.depth),
+      });
       // Without a classifier the features carry the lines.
-      const line = weight ? [] : [shape("line", { x1: 0, y1: 0, x2: at.x, y2: at.y, stroke: colour(labels[index]), "stroke-width": 2, opacity: far(at.depth) })];
+      const line = weight
+        ? []
+        : [
+            shape("line", {
+              x1: 0,
+              y1: 0,
+              x2: at.x,
+              y2: at.y,
+              stroke: colour(labels[index]),
+              "stroke-width": 2,
+              opacity: far(at.depth),
+            }),
+          ];
       shapes.push([at.depth, [...line, dot]]);
     });
     (weight ?? []).forEach((row, index) => {
       const at = this.project(row);
-      const line = shape("line", { x1: 0, y1: 0, x2: at.x, y2: at.y, stroke: colour(index), "stroke-width": 4, "stroke-linecap": "round", opacity: far(at.depth) });
+      const line = shape("line", {
+        x1: 0,
+        y1: 0,
+        x2: at.x,
+        y2: at.y,
+        stroke: colour(index),
+        "stroke-width": 4,
+        "stroke-linecap": "round",
+        opacity: far(at.depth),
+      });
       const tip = shape("circle", { cx: at.x, cy: at.y, r: 10, fill: colour(index), opacity: far(at.depth) });
       const length = Math.hypot(at.x, at.y) || 1;
-      const text = shape("text", { x: at.x + (20 * at.x) / length, y: at.y + (20 * at.y) / length + 6, "text-anchor": "middle" });
+      const text = shape("text", {
+        x: at.x + (20 * at.x) / length,
+        y: at.y + (20 * at.y) / length + 6,
+        "text-anchor": "middle",
+      });
       text.textContent = index < 20 ? String(index + 1) : "";
       shapes.push([at.depth, [line, tip, text]]);
     });
     shapes.sort((a, b) => b[0] - a[0]);
-    const rim = shape("circle", { cx: 0, cy: 0, r: RADIUS * SIZE, fill: "none", stroke: "var(--line)", "stroke-dasharray": "3 4" });
+    const rim = shape("circle", {
+      cx: 0,
+      cy: 0,
+      r: RADIUS * SIZE,
+      fill: "none",
+      stroke: "var(--line)",
+      "stroke-dasharray": "3 4",
+    });
     this.node.replaceChildren(rim, ...shapes.flatMap(([, nodes]) => nodes));
   }
 }

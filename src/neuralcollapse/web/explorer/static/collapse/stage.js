@@ -65,7 +65,12 @@ export class Stage {
     const depth = (st * y + ct * away) / this.radius;
     const zoom = (0.4 * Math.min(this.canvas.clientWidth, this.canvas.clientHeight)) / this.radius;
     const near = 1 / (1 - 0.16 * Math.max(-1.5, Math.min(1.5, depth)));
-    return { x: this.canvas.clientWidth / 2 + zoom * near * side, y: this.canvas.clientHeight / 2 - zoom * near * up, depth, zoom: zoom * near };
+    return {
+      x: this.canvas.clientWidth / 2 + zoom * near * side,
+      y: this.canvas.clientHeight / 2 - zoom * near * up,
+      depth,
+      zoom: zoom * near,
+    };
   }
 
   /** The step in the picture's space that a step on the screen stands for. @param {number} dx @param {number} dy
@@ -157,7 +162,9 @@ export class Stage {
     const centre = this.project([0, 0, 0]);
     context.lineCap = "round";
     this.#ghost(context, ink);
-    const placed = this.items.map((item) => ({ item, at: this.project(item.at) })).sort((a, b) => a.at.depth - b.at.depth);
+    const placed = this.items
+      .map((item) => ({ item, at: this.project(item.at) }))
+      .sort((a, b) => a.at.depth - b.at.depth);
     for (const { item, at } of placed) {
       const shade = classColour(item.label);
       const fade = 0.72 + 0.28 * Math.max(-1, Math.min(1, at.depth));
@@ -175,7 +182,11 @@ export class Stage {
         context.fillStyle = colour("ink");
         context.font = "600 12px system-ui, sans-serif";
         const away = Math.hypot(at.x - centre.x, at.y - centre.y) || 1;
-        context.fillText(this.names?.[item.label] ?? String(item.label + 1), at.x + (19 * (at.x - centre.x)) / away - 4, at.y + (19 * (at.y - centre.y)) / away + 4);
+        context.fillText(
+          this.names?.[item.label] ?? String(item.label + 1),
+          at.x + (19 * (at.x - centre.x)) / away - 4,
+          at.y + (19 * (at.y - centre.y)) / away + 4,
+        );
       } else {
         context.globalAlpha = 0.75 * fade;
         disc(context, at, 3.4 * Math.sqrt(at.zoom / centre.zoom), shade, null, 0);
@@ -257,7 +268,9 @@ function arrow(context, from, to, shade) {
 export function magnify(canvas, offsets, label, whole, stage) {
   const [context, width, height] = sharp(canvas);
   if (!width) return;
-  const spread = Math.sqrt(offsets.reduce((sum, [x, y, z]) => sum + x * x + y * y + z * z, 0) / Math.max(1, offsets.length));
+  const spread = Math.sqrt(
+    offsets.reduce((sum, [x, y, z]) => sum + x * x + y * y + z * z, 0) / Math.max(1, offsets.length),
+  );
   const half = Math.max(2.2 * spread, 1e-300);
   const [c, s, ct, st] = [Math.cos(stage.turn), Math.sin(stage.turn), Math.cos(stage.tilt), Math.sin(stage.tilt)];
   const middle = { x: width / 2, y: height / 2 - 7 };
@@ -273,7 +286,11 @@ export function magnify(canvas, offsets, label, whole, stage) {
   context.font = "12px system-ui, sans-serif";
   context.textAlign = "center";
   const zoom = whole / half;
-  context.fillText(spread > 0 ? `class ${label + 1} ×${times(zoom)}` : `class ${label + 1}: one point`, width / 2, height - 6);
+  context.fillText(
+    spread > 0 ? `class ${label + 1} ×${times(zoom)}` : `class ${label + 1}: one point`,
+    width / 2,
+    height - 6,
+  );
 }
 
 /** @param {number} factor */

@@ -1,11 +1,12 @@
 // The Optimum view: the closed form, its Gram matrices, its picture, its curve.
 
-import * as state from "./state.js";
-import * as api from "./api.js";
-import { draw, forget, diverging } from "./charts.js";
+import * as state from "../page/state.js";
+import * as api from "../page/api.js";
+import { draw, forget, diverging } from "../page/charts.js";
 import { modelFields } from "./model.js";
 import { Space } from "./space.js";
-import { $, body, command, el, facts, notice, sentence, show } from "./dom.js";
+import { $, body, command, el, facts, notice, sentence } from "../page/dom.js";
+import { show } from "../page/numbers.js";
 
 const space = new Space();
 let answer = null;
@@ -46,7 +47,12 @@ function showFacts() {
     const regime = best.regime === "zero" ? "open" : "good";
     nodes.push(
       el("div", { class: "big", id: "optimum-value" }, show(best.value, 10)),
-      el("p", {}, el("span", { class: `badge ${regime}` }, best.regime), best.proved ? " proved to be global" : " the lowest known"),
+      el(
+        "p",
+        {},
+        el("span", { class: `badge ${regime}` }, best.regime),
+        best.proved ? " proved to be global" : " the lowest known",
+      ),
       el("p", {}, answer.meaning),
       facts([
         ["logit scale", show(best.logit_scale)],
@@ -58,12 +64,25 @@ function showFacts() {
     );
   } else {
     nodes.push(
-      el("div", { class: "big", id: "optimum-value" }, answer.lower_bound === null ? "not known" : `≥ ${show(answer.lower_bound, 10)}`),
+      el(
+        "div",
+        { class: "big", id: "optimum-value" },
+        answer.lower_bound === null ? "not known" : `≥ ${show(answer.lower_bound, 10)}`,
+      ),
       el("p", {}, sentence(answer.reason)),
-      answer.lower_bound === null ? "" : el("p", { class: "soft" }, "The bound is the minimum with K dimensions. Under Solve the minimum can be looked for from random starts."),
+      answer.lower_bound === null
+        ? ""
+        : el(
+            "p",
+            { class: "soft" },
+            "The bound is the minimum with K dimensions. Under Solve the minimum can be looked for from random starts.",
+          ),
     );
   }
-  nodes.push(el("p", { class: "soft" }, best ? answer.formula : `With enough dimensions: ${answer.formula}`), command(answer.command));
+  nodes.push(
+    el("p", { class: "soft" }, best ? answer.formula : `With enough dimensions: ${answer.formula}`),
+    command(answer.command),
+  );
   $("optimum-facts").replaceChildren(...nodes.filter((node) => node !== ""));
 }
 
@@ -74,8 +93,14 @@ function showView() {
   if (!view) return;
   space.set(view, "Classifier rows as arrows and class means as rings");
   const share = view.share < 0.9995 ? ` They keep ${(100 * view.share).toFixed(1)} % of the squared lengths.` : "";
-  place.replaceChildren(space.node, el("p", { class: "caption" },
-    `${view.weight ? "Arrows: rows of the classifier. " : ""}Rings: features, all of a class at one place. ${view.weight ? "Each kind is scaled to length one." : ""}${share} Drag, or use the arrow keys.`));
+  place.replaceChildren(
+    space.node,
+    el(
+      "p",
+      { class: "caption" },
+      `${view.weight ? "Arrows: rows of the classifier. " : ""}Rings: features, all of a class at one place. ${view.weight ? "Each kind is scaled to length one." : ""}${share} Drag, or use the arrow keys.`,
+    ),
+  );
 }
 
 function showGram() {
@@ -86,18 +111,42 @@ function showGram() {
   const kinds = Object.keys(answer.grams);
   const chosen = kinds.includes(state.get("gram")) ? state.get("gram") : kinds[0];
   const gram = answer.grams[chosen];
-  const chart = reuse(place, "chart", chooser("gram", kinds.map((kind) => [kind, names[kind]]), chosen));
+  const chart = reuse(
+    place,
+    "chart",
+    chooser(
+      "gram",
+      kinds.map((kind) => [kind, names[kind]]),
+      chosen,
+    ),
+  );
   place.querySelector(".caption")?.remove();
-  place.append(el("p", { class: "caption" }, answer.view || answer.optimum.regime === "zero" ? "All lengths and angles: the squared norms are on the diagonal."
-    : `All lengths and angles: ${gram.length} classes span more dimensions than a picture has.`));
+  place.append(
+    el(
+      "p",
+      { class: "caption" },
+      answer.view || answer.optimum.regime === "zero"
+        ? "All lengths and angles: the squared norms are on the diagonal."
+        : `All lengths and angles: ${gram.length} classes span more dimensions than a picture has.`,
+    ),
+  );
   const ticks = { tick0: 1, dtick: Math.max(1, Math.round(gram.length / 10)), showgrid: false, constrain: "domain" };
   draw(chart, (colours) => ({
-    data: [{
-      type: "heatmap", z: gram, zmid: 0, colorscale: diverging(colours), xgap: gram.length > 30 ? 0 : 1, ygap: gram.length > 30 ? 0 : 1,
-      x: gram.map((_, index) => index + 1), y: gram.map((_, index) => index + 1),
-      colorbar: { thickness: 10, outlinewidth: 0 }, hovertemplate: "classes %{y}, %{x}: %{z:.5g}<extra></extra>",
-      ...(gram.length <= 6 ? { texttemplate: "%{z:.3g}" } : {}),
-    }],
+    data: [
+      {
+        type: "heatmap",
+        z: gram,
+        zmid: 0,
+        colorscale: diverging(colours),
+        xgap: gram.length > 30 ? 0 : 1,
+        ygap: gram.length > 30 ? 0 : 1,
+        x: gram.map((_, index) => index + 1),
+        y: gram.map((_, index) => index + 1),
+        colorbar: { thickness: 10, outlinewidth: 0 },
+        hovertemplate: "classes %{y}, %{x}: %{z:.5g}<extra></extra>",
+        ...(gram.length <= 6 ? { texttemplate: "%{z:.3g}" } : {}),
+      },
+    ],
     layout: {
       xaxis: { ...ticks, title: { text: "class" } },
       yaxis: { ...ticks, scaleanchor: "x", autorange: "reversed" },
@@ -116,7 +165,11 @@ function reuse(place, className, above) {
 
 function chooser(name, options, chosen) {
   const focused = document.activeElement?.id === `choose-${name}`;
-  const node = el("select", { id: `choose-${name}`, "aria-label": "What to show", onchange: () => state.set(name, node.value) });
+  const node = el("select", {
+    id: `choose-${name}`,
+    "aria-label": "What to show",
+    onchange: () => state.set(name, node.value),
+  });
   for (const [value, text] of options) node.append(el("option", { value, selected: value === chosen }, text));
   if (focused) queueMicrotask(() => node.focus());
   return el("div", { class: "row" }, node);
@@ -128,14 +181,49 @@ function showCurve() {
   $("optimum-curve").hidden = !curves.length;
   if (!curves.length) return;
   const curve = curves.find((one) => one.name === state.get("curve")) ?? curves[0];
-  const titles = { xi: "ξ(ρ)", psi: "ψ(t)", ray: "along a ray", margin: "ℓ(a)", temperature: "over τ", cosine: "over the cosine" };
-  const chart = reuse(place, "chart", chooser("curve", curves.map((one) => [one.name, titles[one.name] ?? one.name]), curve.name));
+  const titles = {
+    xi: "ξ(ρ)",
+    psi: "ψ(t)",
+    ray: "along a ray",
+    margin: "ℓ(a)",
+    temperature: "over τ",
+    cosine: "over the cosine",
+  };
+  const chart = reuse(
+    place,
+    "chart",
+    chooser(
+      "curve",
+      curves.map((one) => [one.name, titles[one.name] ?? one.name]),
+      curve.name,
+    ),
+  );
   place.querySelector(".caption")?.remove();
-  place.append(el("p", { class: "caption" }, answer.lower_bound === null ? curve.title : `${curve.title}; a lower bound in this case`));
+  place.append(
+    el(
+      "p",
+      { class: "caption" },
+      answer.lower_bound === null ? curve.title : `${curve.title}; a lower bound in this case`,
+    ),
+  );
   draw(chart, (colours) => {
-    const data = [{ x: curve.x, y: curve.y, mode: "lines", line: { color: colours.series[0], width: 2.5 }, hovertemplate: "%{x:.4g}: %{y:.6g}<extra></extra>" }];
+    const data = [
+      {
+        x: curve.x,
+        y: curve.y,
+        mode: "lines",
+        line: { color: colours.series[0], width: 2.5 },
+        hovertemplate: "%{x:.4g}: %{y:.6g}<extra></extra>",
+      },
+    ];
     if (curve.minimum) {
-      data.push({ x: [curve.minimum[0]], y: [curve.minimum[1]], mode: "markers", marker: { color: colours.series[1], size: 12, symbol: "star" }, hovertemplate: "minimum %{y:.8g} at %{x:.6g}<extra></extra>" });
+      data.push({
+        x: [curve.minimum[0]],
+        y: [curve.minimum[1]],
+        mode: "markers",
+        marker: { color: colours.series[1], size: 12, symbol: "star" },
+        hovertemplate: "minimum %{y:.8g} at %{x:.6g}<extra></extra>",
+      });
     }
     return {
       data,
@@ -143,8 +231,25 @@ function showCurve() {
         showlegend: false,
         xaxis: { title: { text: curve.x_label } },
         yaxis: { title: { text: curve.y_label } },
-        shapes: curve.marks.map((mark) => ({ type: "line", x0: mark.x, x1: mark.x, y0: 0, y1: 1, yref: "paper", line: { color: colours.soft, dash: "dot", width: 1.5 } })),
-        annotations: curve.marks.map((mark, index) => ({ x: mark.x, y: 1 - 0.09 * index, yref: "paper", yanchor: "top", xanchor: "left", text: mark.text, showarrow: false, font: { color: colours.soft, size: 11 } })),
+        shapes: curve.marks.map((mark) => ({
+          type: "line",
+          x0: mark.x,
+          x1: mark.x,
+          y0: 0,
+          y1: 1,
+          yref: "paper",
+          line: { color: colours.soft, dash: "dot", width: 1.5 },
+        })),
+        annotations: curve.marks.map((mark, index) => ({
+          x: mark.x,
+          y: 1 - 0.09 * index,
+          yref: "paper",
+          yanchor: "top",
+          xanchor: "left",
+          text: mark.text,
+          showarrow: false,
+          font: { color: colours.soft, size: 11 },
+        })),
       },
     };
   });
@@ -163,7 +268,20 @@ function showDimension() {
   place.replaceChildren(text, chart);
   const dim = Number(state.get("dim"));
   draw(chart, (colours) => ({
-    data: [{ x: table.dims, y: table.values, mode: "lines+markers", line: { color: colours.series[0] }, marker: { size: 7, color: table.dims.map((d) => (d === dim ? colours.series[1] : colours.series[0])) }, hovertemplate: "d = %{x}: %{y:.8g}<extra></extra>" }],
-    layout: { showlegend: false, xaxis: { title: { text: "dimensions d" }, tickformat: "d", nticks: 14 }, yaxis: { title: { text: "optimal value" } } },
+    data: [
+      {
+        x: table.dims,
+        y: table.values,
+        mode: "lines+markers",
+        line: { color: colours.series[0] },
+        marker: { size: 7, color: table.dims.map((d) => (d === dim ? colours.series[1] : colours.series[0])) },
+        hovertemplate: "d = %{x}: %{y:.8g}<extra></extra>",
+      },
+    ],
+    layout: {
+      showlegend: false,
+      xaxis: { title: { text: "dimensions d" }, tickformat: "d", nticks: 14 },
+      yaxis: { title: { text: "optimal value" } },
+    },
   }));
 }

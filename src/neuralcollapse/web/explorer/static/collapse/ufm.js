@@ -99,7 +99,8 @@ export function sampleLoss(loss, logits, label, out) {
     const own = out[label];
     const power = wrong ** loss.gamma;
     // d/dz of (1-p)^gamma (-log p): -(gamma (1-p)^(gamma-1) (-log p) p + (1-p)^gamma) (e_y - softmax)
-    const slope = loss.gamma === 0 ? 1 : power + (wrong > 0 ? loss.gamma * wrong ** (loss.gamma - 1) * minusLog * own : 0);
+    const slope =
+      loss.gamma === 0 ? 1 : power + (wrong > 0 ? loss.gamma * wrong ** (loss.gamma - 1) * minusLog * own : 0);
     for (let k = 0; k < count; k++) out[k] = k === label ? -slope * wrong : slope * out[k];
     return power * minusLog;
   }
@@ -195,7 +196,10 @@ function moved(point, direction, size, stretch) {
   return {
     W: point.W.map((entry, i) => entry + size * direction.W[i]),
     H: point.H.map((entry, i) => entry + size * stretch * direction.H[i]),
-    b: point.b && direction.b ? point.b.map((entry, i) => entry + size * /** @type {Float64Array} */ (direction.b)[i]) : null,
+    b:
+      point.b && direction.b
+        ? point.b.map((entry, i) => entry + size * /** @type {Float64Array} */ (direction.b)[i])
+        : null,
   };
 }
 
@@ -226,7 +230,8 @@ export class Descent {
   step() {
     const { problem, now } = this;
     const stretch = this.labels.length / problem.counts.length;
-    const slope = squareOf(now.gradient.W) + stretch * squareOf(now.gradient.H) + (now.gradient.b ? squareOf(now.gradient.b) : 0);
+    const slope =
+      squareOf(now.gradient.W) + stretch * squareOf(now.gradient.H) + (now.gradient.b ? squareOf(now.gradient.b) : 0);
     if (!(slope > 1e-25)) return false;
     this.size = Math.min(this.size, this.longest);
     for (let tries = 0; tries < 50; tries++) {
@@ -234,7 +239,9 @@ export class Descent {
       if (problem.model === "normalized") next = onSphere(next, problem.dim);
       const there = evaluate(problem, next, this.labels);
       // Near the minimum the fall is below the rounding of the value: a smaller gradient counts there.
-      const close = Math.abs(there.value - now.value) <= 4e-15 * Math.abs(now.value) && gradientSquare(there.gradient) < gradientSquare(now.gradient);
+      const close =
+        Math.abs(there.value - now.value) <= 4e-15 * Math.abs(now.value) &&
+        gradientSquare(there.gradient) < gradientSquare(now.gradient);
       if (there.value <= now.value - 1e-4 * this.size * slope || close) {
         this.time += this.size;
         this.point = next;
@@ -263,7 +270,8 @@ export function meansOf(H, labels, count, dim) {
     for (let j = 0; j < dim; j++) means[labels[i] * dim + j] += H[i * dim + j] / sizes[labels[i]];
   }
   const centre = new Float64Array(dim);
-  for (let k = 0; k < count; k++) for (let j = 0; j < dim; j++) centre[j] += (sizes[k] / labels.length) * means[k * dim + j];
+  for (let k = 0; k < count; k++)
+    for (let j = 0; j < dim; j++) centre[j] += (sizes[k] / labels.length) * means[k * dim + j];
   return { means, centre, sizes };
 }
 
@@ -276,7 +284,8 @@ export function eigen(matrix, n) {
   for (let sweep = 0; sweep < 60; sweep++) {
     let off = 0;
     let size = 0;
-    for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) (i === j ? (size += a[i * n + j] ** 2) : (off += a[i * n + j] ** 2));
+    for (let i = 0; i < n; i++)
+      for (let j = 0; j < n; j++) i === j ? (size += a[i * n + j] ** 2) : (off += a[i * n + j] ** 2);
     if (off <= 1e-34 * (size + off)) break;
     for (let p = 0; p < n; p++) {
       for (let q = p + 1; q < n; q++) {
@@ -354,7 +363,8 @@ export function collapse(problem, point, labels) {
     // The means themselves carry float64's rounding: below it there is no direction.
     if (!(values[i] > 1e-26 * values[0]) || values[i] <= 0) break;
     const direction = new Float64Array(dim);
-    for (let k = 0; k < count; k++) for (let j = 0; j < dim; j++) direction[j] += vectors[i * count + k] * centred[k * dim + j];
+    for (let k = 0; k < count; k++)
+      for (let j = 0; j < dim; j++) direction[j] += vectors[i * count + k] * centred[k * dim + j];
     const norm = Math.sqrt(squareOf(direction));
     let spread = 0;
     for (let s = 0; s < labels.length; s++) {
@@ -408,8 +418,15 @@ export function marginLoss(loss, margin, count) {
 export function leastValue(problem) {
   const count = problem.counts.length;
   const each = problem.counts[0];
-  if (problem.loss.kind === "mse" || problem.biasDecay !== null || problem.counts.some((other) => other !== each) || problem.dim < count - 1) return null;
-  const strength = problem.model === "normalized" ? 0 : (count - 1) * Math.sqrt(each * problem.weightDecay * problem.featureDecay);
+  if (
+    problem.loss.kind === "mse" ||
+    problem.biasDecay !== null ||
+    problem.counts.some((other) => other !== each) ||
+    problem.dim < count - 1
+  )
+    return null;
+  const strength =
+    problem.model === "normalized" ? 0 : (count - 1) * Math.sqrt(each * problem.weightDecay * problem.featureDecay);
   const reach = problem.model === "normalized" ? (count * problem.temperature) / (count - 1) : 60;
   if (problem.model === "regularized" && strength === 0) return null;
   const cost = (/** @type {number} */ a) => marginLoss(problem.loss, a, count) + strength * a;

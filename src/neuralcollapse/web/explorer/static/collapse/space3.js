@@ -5,7 +5,12 @@ import { eigen } from "./ufm.js";
 
 /** Rows of a regular simplex of `count` <= 4 unit vectors in three dimensions. @param {number} count */
 export function simplex(count) {
-  const whole = [[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]].map((row) => row.map((entry) => entry / Math.sqrt(3)));
+  const whole = [
+    [1, 1, 1],
+    [1, -1, -1],
+    [-1, 1, -1],
+    [-1, -1, 1],
+  ].map((row) => row.map((entry) => entry / Math.sqrt(3)));
   if (count === 4) return whole;
   return Array.from({ length: count }, (_, k) => {
     const angle = Math.PI / 2 + (2 * Math.PI * k) / count;
@@ -70,7 +75,26 @@ export function pictureOf(rows, dim, before) {
   const turned = known ? polar(pulled) : pulled;
   if (dim <= 3) {
     const basis = completed([], [], dim);
-    return { basis, target: corners.map((corner) => [0, 1, 2].map((axis) => (axis < dim ? dot(corner, turned.map((row) => row[axis])) : 0))) };
+    return {
+      basis,
+      target: corners.map((corner) =>
+        [0, 1, 2].map((axis) =>
+          axis < dim
+            ? dot(
+                corner,
+                turned.map((row) => row[axis]),
+              )
+            : 0,
+        ),
+      ),
+    };
   }
-  return { basis: completed(turned.filter((row) => dot(row, row) > 0.5), before, dim), target: corners };
+  return {
+    basis: completed(
+      turned.filter((row) => dot(row, row) > 0.5),
+      before,
+      dim,
+    ),
+    target: corners,
+  };
 }

@@ -22,18 +22,27 @@ async function send(path, options = {}) {
 }
 
 export function get(path, fields = {}) {
-  const query = new URLSearchParams(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
+  const query = new URLSearchParams(
+    Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),
+  );
   return send(`api/${path}?${query}`);
 }
 
 export function post(path, fields) {
-  return send(`api/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(fields) });
+  return send(`api/${path}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(fields),
+  });
 }
 
 // Files one after another in one body; their names and sizes are in the address.
 export function upload(path, files) {
   const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: new Blob(files) };
-  const parts = files.flatMap((file) => [["name", file.name], ["size", String(file.size)]]);
+  const parts = files.flatMap((file) => [
+    ["name", file.name],
+    ["size", String(file.size)],
+  ]);
   return send(`api/${path}?${new URLSearchParams(parts)}`, options);
 }
 

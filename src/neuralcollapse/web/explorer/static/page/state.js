@@ -1,13 +1,34 @@
 // What the view depends on, kept in the address: only what differs from the defaults.
 
-import { BASE } from "./scenes.js";
+import { BASE } from "../collapse/scenes.js";
 
 const defaults = {
-  tab: "collapse", model: "regularized", loss: "cross-entropy", classes: "4", per_class: "10", dim: "8",
-  weight_decay: "0.005", feature_decay: "0.005", bias: "none", bias_decay: "0.01", temperature: "2",
-  curve: "", gram: "weight", method: "lbfgs", seed: "0", max_iter: "500",
-  "a.loss": "squared-error", "b.loss": "cross-entropy", "l.classes": "10", "l.reach": "3", "l.per_class": "100",
-  "l.dim": "10", "l.bias": "none", "l.bias_decay": "0.01", study: "", "c.scene": "",
+  tab: "collapse",
+  model: "regularized",
+  loss: "cross-entropy",
+  classes: "4",
+  per_class: "10",
+  dim: "8",
+  weight_decay: "0.005",
+  feature_decay: "0.005",
+  bias: "none",
+  bias_decay: "0.01",
+  temperature: "2",
+  curve: "",
+  gram: "weight",
+  method: "lbfgs",
+  seed: "0",
+  max_iter: "500",
+  "a.loss": "squared-error",
+  "b.loss": "cross-entropy",
+  "l.classes": "10",
+  "l.reach": "3",
+  "l.per_class": "100",
+  "l.dim": "10",
+  "l.bias": "none",
+  "l.bias_decay": "0.01",
+  study: "",
+  "c.scene": "",
   ...Object.fromEntries(Object.keys(BASE).map((name) => [`c.${name}`, ""])),
 };
 

@@ -18,7 +18,13 @@ export function draw(node, make) {
   drawn.set(node, make);
   const colours = theme();
   const { data, layout } = make(colours);
-  const axis = { gridcolor: colours.grid, zeroline: false, linecolor: colours.line, fixedrange: true, automargin: true };
+  const axis = {
+    gridcolor: colours.grid,
+    zeroline: false,
+    linecolor: colours.line,
+    fixedrange: true,
+    automargin: true,
+  };
   const whole = {
     margin: { l: 48, r: 12, t: 10, b: 42 },
     paper_bgcolor: "rgba(0,0,0,0)",
@@ -51,4 +57,8 @@ export function logAxis(values) {
   return { type: "log", exponentformat: "power", dtick: Math.max(1, Math.round(decades / 6)) };
 }
 
-export const diverging = (colours) => [[0, colours.low], [0.5, colours.middle], [1, colours.high]];
+export const diverging = (colours) => [
+  [0, colours.low],
+  [0.5, colours.middle],
+  [1, colours.high],
+];

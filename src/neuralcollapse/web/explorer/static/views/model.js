@@ -1,8 +1,8 @@
 // The model of the Optimum and Solve views: its fields, and what they say.
 
-import * as state from "./state.js";
-import * as controls from "./controls.js";
-import { el } from "./dom.js";
+import * as state from "../page/state.js";
+import * as controls from "../page/controls.js";
+import { el } from "../page/dom.js";
 
 let losses = [];
 let models = {};
@@ -21,7 +21,12 @@ export function buildModel(about) {
     }
   }
   const control = ({ field, kinds }) => {
-    const row = field.kind === "loss" ? el("div", {}, controls.loss("", losses)) : field.optional ? el("div", {}, controls.bias("")) : plain(field);
+    const row =
+      field.kind === "loss"
+        ? el("div", {}, controls.loss("", losses))
+        : field.optional
+          ? el("div", {}, controls.bias(""))
+          : plain(field);
     return kinds.length === Object.keys(models).length ? row : only(() => kinds.includes(state.get("model")), row);
   };
   const plain = (field) => {
@@ -29,15 +34,23 @@ export function buildModel(about) {
     const { min, max, log, step } = field;
     return number(field.name, field.label, log ? { min, max, log } : step ? { min, max, step } : { min, max });
   };
-  return el("fieldset", { id: "model" },
+  return el(
+    "fieldset",
+    { id: "model" },
     el("legend", {}, "Model"),
-    controls.select("model", "Constraint", Object.keys(models).map((kind) => [kind, NAMES[kind] || kind])),
+    controls.select(
+      "model",
+      "Constraint",
+      Object.keys(models).map((kind) => [kind, NAMES[kind] || kind]),
+    ),
     ...[...rows.values()].map(control),
   );
 }
 
 const NAMES = {
-  regularized: "weight decay (regularised)", normalized: "unit norms (normalised)", contrastive: "contrastive, no classifier",
+  regularized: "weight decay (regularised)",
+  normalized: "unit norms (normalised)",
+  contrastive: "contrastive, no classifier",
 };
 
 export function modelFields() {

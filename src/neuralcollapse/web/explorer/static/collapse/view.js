@@ -1,12 +1,23 @@
 // @ts-check
 // The view "Collapse": a small model rolls downhill before one's eyes, and everything in it can be touched.
 
-import { Descent, collapse, copyOf, gradientSquare, labelsOf, leastValue, meansOf, normal, randomPoint } from "./ufm.js";
+import {
+  Descent,
+  collapse,
+  copyOf,
+  gradientSquare,
+  labelsOf,
+  leastValue,
+  meansOf,
+  normal,
+  randomPoint,
+} from "./ufm.js";
 import { Stage, classColour, colour, drawCosines, magnify } from "./stage.js";
 import { History, Timeline } from "./timeline.js";
 import { BASE, SCENES } from "./scenes.js";
 import { pictureOf } from "./space3.js";
-import { el, show } from "./dom.js";
+import { el } from "../page/dom.js";
+import { show } from "../page/numbers.js";
 
 /** @typedef {import("./ufm.js").Problem} Problem @typedef {import("./ufm.js").Point} Point
  *  @typedef {{verdict: string, gap: number | null, curvature: number | null, escape: {W: number[], H: number[], b: number[] | null} | null}} Verdict
@@ -47,10 +58,13 @@ export function problemOf(settings) {
   const positive = (/** @type {string} */ name) => Math.max(0, Number(settings[name])) || Number(BASE[name]);
   /** @type {import("./ufm.js").Loss} */
   const loss =
-    settings.loss === "focal" ? { kind: "focal", gamma: Math.max(0, Number(settings.gamma) || 0) }
-    : settings.loss === "ls" ? { kind: "ls", alpha: Math.min(0.99, positive("alpha")) }
-    : settings.loss === "mse" ? { kind: "mse", alpha: 1, target: positive("target") }
-    : { kind: "ce" };
+    settings.loss === "focal"
+      ? { kind: "focal", gamma: Math.max(0, Number(settings.gamma) || 0) }
+      : settings.loss === "ls"
+        ? { kind: "ls", alpha: Math.min(0.99, positive("alpha")) }
+        : settings.loss === "mse"
+          ? { kind: "mse", alpha: 1, target: positive("target") }
+          : { kind: "ce" };
   return {
     model: settings.model === "normalized" ? "normalized" : "regularized",
     loss,
@@ -101,29 +115,74 @@ export class CollapseView {
   #build(root) {
     this.canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "stage", tabindex: 0, role: "img" }));
     this.lens = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "lens", "aria-hidden": "true" }));
-    this.curves = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "curves", role: "img", "aria-label": "Loss, collapse and accuracy over the steps" }));
-    this.matrix = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "cosines", role: "img", "aria-label": "Cosines between class means" }));
+    this.curves = /** @type {HTMLCanvasElement} */ (
+      el("canvas", { class: "curves", role: "img", "aria-label": "Loss, collapse and accuracy over the steps" })
+    );
+    this.matrix = /** @type {HTMLCanvasElement} */ (
+      el("canvas", { class: "cosines", role: "img", "aria-label": "Cosines between class means" })
+    );
     this.badge = el("p", { class: "badge", role: "status" });
-    this.escapeButton = /** @type {HTMLButtonElement} */ (el("button", { type: "button", hidden: true, onclick: () => this.escape() }, "Escape"));
+    this.escapeButton = /** @type {HTMLButtonElement} */ (
+      el("button", { type: "button", hidden: true, onclick: () => this.escape() }, "Escape")
+    );
     this.numbers = el("dl", { class: "numbers" });
     this.sceneWords = el("p", { class: "lead scene-words" });
     this.playButton = el("button", { type: "button", class: "primary", onclick: () => this.play(!this.playing) });
-    const speed = el("input", { type: "range", min: -2, max: 5, step: 0.5, value: 0, "aria-label": "speed", oninput: (/** @type {Event} */ event) => (this.speed = 2 ** Number(/** @type {HTMLInputElement} */ (event.target).value)) });
+    const speed = el("input", {
+      type: "range",
+      min: -2,
+      max: 5,
+      step: 0.5,
+      value: 0,
+      "aria-label": "speed",
+      oninput: (/** @type {Event} */ event) =>
+        (this.speed = 2 ** Number(/** @type {HTMLInputElement} */ (event.target).value)),
+    });
     const tools = el(
-      "div", { class: "tools" }, this.playButton,
+      "div",
+      { class: "tools" },
+      this.playButton,
       el("button", { type: "button", onclick: () => this.once() }, "Step"),
       el("label", { class: "speed" }, "Speed", speed),
       el("button", { type: "button", title: "Another random start", onclick: () => this.reseed() }, "Shuffle"),
-      el("button", { type: "button", title: "Push everything in a random direction", onclick: () => this.kick() }, "Kick"),
-      el("button", { type: "button", title: "Put it at zero, a strict saddle", onclick: () => this.restart("zero") }, "To the saddle"),
+      el(
+        "button",
+        { type: "button", title: "Push everything in a random direction", onclick: () => this.kick() },
+        "Kick",
+      ),
+      el(
+        "button",
+        { type: "button", title: "Put it at zero, a strict saddle", onclick: () => this.restart("zero") },
+        "To the saddle",
+      ),
       this.escapeButton,
-      el("button", { type: "button", title: "The picture as a PNG file", onclick: () => this.savePicture() }, "Save picture"),
-      el("button", { type: "button", title: "Larger letters, for a lecture room", "aria-pressed": "false", onclick: (/** @type {Event} */ event) => this.enlarge(/** @type {HTMLElement} */ (event.currentTarget)) }, "Large type"),
+      el(
+        "button",
+        { type: "button", title: "The picture as a PNG file", onclick: () => this.savePicture() },
+        "Save picture",
+      ),
+      el(
+        "button",
+        {
+          type: "button",
+          title: "Larger letters, for a lecture room",
+          "aria-pressed": "false",
+          onclick: (/** @type {Event} */ event) => this.enlarge(/** @type {HTMLElement} */ (event.currentTarget)),
+        },
+        "Large type",
+      ),
     );
     this.sceneLinks = SCENES.map((scene, index) =>
-      el("button", { type: "button", class: "chip", onclick: () => this.scene(scene.id), title: `Key ${index + 1}` }, `${index + 1}. ${scene.title}`),
+      el(
+        "button",
+        { type: "button", class: "chip", onclick: () => this.scene(scene.id), title: `Key ${index + 1}` },
+        `${index + 1}. ${scene.title}`,
+      ),
     );
-    this.controls = el("form", { class: "collapse-controls", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
+    this.controls = el("form", {
+      class: "collapse-controls",
+      onsubmit: (/** @type {Event} */ event) => event.preventDefault(),
+    });
     this.fields = this.#fields();
     this.controls.append(...this.fields.map((field) => field.node));
     this.classChips = el("div", { class: "class-chips" });
@@ -131,12 +190,25 @@ export class CollapseView {
       el("div", { class: "scenes", role: "group", "aria-label": "Scenes" }, ...this.sceneLinks),
       this.sceneWords,
       el(
-        "div", { class: "collapse" },
-        el("div", { class: "stage-box" }, this.canvas, this.lens, tools, el("p", { class: "hint" }, "Drag a dot, a ring or an arrow and let go; drag elsewhere to turn. Keys: arrows turn, “,” and “.” choose a class, Shift and arrows move it, space plays.")),
+        "div",
+        { class: "collapse" },
+        el(
+          "div",
+          { class: "stage-box" },
+          this.canvas,
+          this.lens,
+          tools,
+          el(
+            "p",
+            { class: "hint" },
+            "Drag a dot, a ring or an arrow and let go; drag elsewhere to turn. Keys: arrows turn, “,” and “.” choose a class, Shift and arrows move it, space plays.",
+          ),
+        ),
         el("div", { class: "side" }, this.badge, this.numbers, this.curves),
       ),
       el(
-        "div", { class: "collapse-below" },
+        "div",
+        { class: "collapse-below" },
         el("div", { class: "card" }, el("h2", {}, "Change it while it runs"), this.controls),
         el("div", { class: "card" }, el("h2", {}, "Cosines of the class means"), this.matrix, this.classChips),
       ),
@@ -150,13 +222,31 @@ export class CollapseView {
       this.curves,
       [
         { title: "", log: false, curves: [{ name: "value", words: "loss", colour: "c0" }] },
-        { title: "", log: true, curves: [{ name: "nc1", words: "NC1", colour: "c1" }, { name: "nc2", words: "NC2", colour: "c2" }, { name: "nc3", words: "NC3", colour: "c4" }, { name: "gap", words: "gap", colour: "c6" }] },
-        { title: "", log: false, range: [0, 1], curves: [{ name: "accuracy", words: "accuracy", colour: "c0" }, { name: "nc4", words: "NC4", colour: "c3" }] },
+        {
+          title: "",
+          log: true,
+          curves: [
+            { name: "nc1", words: "NC1", colour: "c1" },
+            { name: "nc2", words: "NC2", colour: "c2" },
+            { name: "nc3", words: "NC3", colour: "c4" },
+            { name: "gap", words: "gap", colour: "c6" },
+          ],
+        },
+        {
+          title: "",
+          log: false,
+          range: [0, 1],
+          curves: [
+            { name: "accuracy", words: "accuracy", colour: "c0" },
+            { name: "nc4", words: "NC4", colour: "c3" },
+          ],
+        },
       ],
       (row) => this.#readOut(row),
     );
     window.addEventListener("keydown", (event) => {
-      const busy = event.target instanceof HTMLElement && /^(input|select|textarea|button)$/i.test(event.target.tagName);
+      const busy =
+        event.target instanceof HTMLElement && /^(input|select|textarea|button)$/i.test(event.target.tagName);
       if (busy || !root.offsetParent || event.ctrlKey || event.metaKey || event.altKey) return;
       const scene = SCENES[Number(event.key) - 1];
       if (scene) this.scene(scene.id);
@@ -168,21 +258,51 @@ export class CollapseView {
   }
 
   #fields() {
-    const choice = (/** @type {string} */ name, /** @type {string} */ words, /** @type {Record<string, string>} */ options) => {
-      const select = el("select", { name, onchange: (/** @type {Event} */ event) => this.change({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }) },
-        ...Object.entries(options).map(([value, text]) => el("option", { value }, text)));
-      return { name, node: el("label", {}, el("span", {}, words), select), set: (/** @type {string} */ value) => (/** @type {HTMLSelectElement} */ (select).value = value) };
+    const choice = (
+      /** @type {string} */ name,
+      /** @type {string} */ words,
+      /** @type {Record<string, string>} */ options,
+    ) => {
+      const select = el(
+        "select",
+        {
+          name,
+          onchange: (/** @type {Event} */ event) =>
+            this.change({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }),
+        },
+        ...Object.entries(options).map(([value, text]) => el("option", { value }, text)),
+      );
+      return {
+        name,
+        node: el("label", {}, el("span", {}, words), select),
+        set: (/** @type {string} */ value) => /** @type {HTMLSelectElement} */ ((select).value = value),
+      };
     };
-    const slider = (/** @type {{name: string, words: string, min: number, max: number, step?: number, log?: boolean}} */ { name, words, min, max, step, log }) => {
+    const slider = (
+      /** @type {{name: string, words: string, min: number, max: number, step?: number, log?: boolean}} */ {
+        name,
+        words,
+        min,
+        max,
+        step,
+        log,
+      },
+    ) => {
       const [low, high] = log ? [Math.log10(min), Math.log10(max)] : [min, max];
       const output = el("output", {});
-      const input = /** @type {HTMLInputElement} */ (el("input", {
-        type: "range", name, min: low, max: high, step: step ?? 0.01,
-        oninput: (/** @type {Event} */ event) => {
-          const place = Number(/** @type {HTMLInputElement} */ (event.target).value);
-          this.change({ [name]: String(Number((log ? 10 ** place : place).toPrecision(3))) });
-        },
-      }));
+      const input = /** @type {HTMLInputElement} */ (
+        el("input", {
+          type: "range",
+          name,
+          min: low,
+          max: high,
+          step: step ?? 0.01,
+          oninput: (/** @type {Event} */ event) => {
+            const place = Number(/** @type {HTMLInputElement} */ (event.target).value);
+            this.change({ [name]: String(Number((log ? 10 ** place : place).toPrecision(3))) });
+          },
+        })
+      );
       return {
         name,
         node: el("label", {}, el("span", {}, words), input, output),
@@ -209,7 +329,11 @@ export class CollapseView {
     const scene = SCENES.find((entry) => entry.id === this.settings.scene);
     const how = start ?? scene?.start ?? "random";
     const scale = how === "zero" ? 0 : how === "small" ? 0.3 : 1.2;
-    const point = randomPoint(this.problem, Number(this.settings.seed) || 0, this.problem.model === "normalized" ? 1 : scale);
+    const point = randomPoint(
+      this.problem,
+      Number(this.settings.seed) || 0,
+      this.problem.model === "normalized" ? 1 : scale,
+    );
     this.descent = new Descent(this.problem, point);
     this.startRadius = this.problem.model === "normalized" ? 1 : Math.max(scale, 0.5);
     this.radius = this.startRadius;
@@ -220,7 +344,8 @@ export class CollapseView {
     this.history.clear();
     const count = this.problem.counts.length;
     this.chosen = this.chosen.filter((label) => label < count);
-    for (let label = 0; this.chosen.length < Math.min(4, count); label++) if (!this.chosen.includes(label)) this.chosen.push(label);
+    for (let label = 0; this.chosen.length < Math.min(4, count); label++)
+      if (!this.chosen.includes(label)) this.chosen.push(label);
     this.stage.selected = this.chosen[0];
     this.#aim();
     this.#showControls();
@@ -237,12 +362,15 @@ export class CollapseView {
     this.timeline.ends = { value: this.least };
     const aimed = ++this.aimed;
     if (this.least === null && this.host.least) {
-      this.host.least(this.problem).then((value) => {
-        if (aimed !== this.aimed) return;
-        this.least = value;
-        this.timeline.ends = { value };
-        this.#draw();
-      }, () => undefined);
+      this.host.least(this.problem).then(
+        (value) => {
+          if (aimed !== this.aimed) return;
+          this.least = value;
+          this.timeline.ends = { value };
+          this.#draw();
+        },
+        () => undefined,
+      );
     }
   }
 
@@ -277,7 +405,10 @@ export class CollapseView {
   /** Settings from an address; nothing happens if they are those that run. @param {Record<string, string>} settings */
   load(settings) {
     const wanted = settingsOf(settings);
-    if (Object.keys({ ...wanted, ...this.settings }).every((name) => (wanted[name] ?? "") === (this.settings[name] ?? ""))) return;
+    if (
+      Object.keys({ ...wanted, ...this.settings }).every((name) => (wanted[name] ?? "") === (this.settings[name] ?? ""))
+    )
+      return;
     this.settings = wanted;
     this.restart();
   }
@@ -297,7 +428,7 @@ export class CollapseView {
   kick() {
     const draw = normal(this.steps + 17);
     const point = copyOf(this.descent.point);
-    const size = 0.25 * this.radius / Math.sqrt(this.problem.dim);
+    const size = (0.25 * this.radius) / Math.sqrt(this.problem.dim);
     for (const rows of [point.W, point.H]) for (let i = 0; i < rows.length; i++) rows[i] += size * draw();
     this.#put(point);
   }
@@ -306,7 +437,10 @@ export class CollapseView {
     const direction = this.verdict?.escape;
     if (!direction) return;
     const size = 0.3 * this.startRadius;
-    const norm = Math.sqrt([...direction.W, ...direction.H, ...(direction.b ?? [])].reduce((sum, entry) => sum + entry * entry, 0)) || 1;
+    const norm =
+      Math.sqrt(
+        [...direction.W, ...direction.H, ...(direction.b ?? [])].reduce((sum, entry) => sum + entry * entry, 0),
+      ) || 1;
     const point = copyOf(this.descent.point);
     direction.W.forEach((entry, i) => (point.W[i] += (size * entry) / norm));
     direction.H.forEach((entry, i) => (point.H[i] += (size * entry) / norm));
@@ -374,7 +508,14 @@ export class CollapseView {
     const { value, correct } = this.descent.now;
     const measures = collapse(this.problem, this.descent.point, this.labels);
     const gap = this.least === null ? null : Math.max(0, value - this.least);
-    this.now = { step: this.steps, value, accuracy: correct, gap, ...measures, gradient: Math.sqrt(gradientSquare(this.descent.now.gradient)) };
+    this.now = {
+      step: this.steps,
+      value,
+      accuracy: correct,
+      gap,
+      ...measures,
+      gradient: Math.sqrt(gradientSquare(this.descent.now.gradient)),
+    };
     this.history.add(this.now);
   }
 
@@ -397,7 +538,10 @@ export class CollapseView {
     this.drawn().toBlob((blob) => {
       if (!blob) return;
       const address = URL.createObjectURL(blob);
-      el("a", { href: address, download: `collapse-${this.settings.scene || "tetrahedron"}-${this.steps}.png` }).click();
+      el("a", {
+        href: address,
+        download: `collapse-${this.settings.scene || "tetrahedron"}-${this.steps}.png`,
+      }).click();
       URL.revokeObjectURL(address);
     });
   }
@@ -445,7 +589,8 @@ export class CollapseView {
     const { dim } = this.problem;
     const factor = item.kind === "row" ? this.rowScale : 1;
     for (const entries of this.held.rows.values()) {
-      for (let j = 0; j < dim; j++) for (let axis = 0; axis < 3; axis++) entries[j] += factor * by[axis] * this.basis[axis][j];
+      for (let j = 0; j < dim; j++)
+        for (let axis = 0; axis < 3; axis++) entries[j] += factor * by[axis] * this.basis[axis][j];
     }
     this.#keepHeld();
     this.still = 0;
@@ -468,12 +613,20 @@ export class CollapseView {
     const n = problem.counts.reduce((sum, each) => sum + each, 0) / count;
     // At a minimum lw |w|^2 = n lh |h|^2: drawn rows are shorter by that factor, so that arrows reach their means.
     this.rowScale = problem.model === "normalized" ? 1 : Math.sqrt((n * problem.featureDecay) / problem.weightDecay);
-    const row = (/** @type {Float64Array} */ rows, /** @type {number} */ index) => Array.from(rows.subarray(index * dim, index * dim + dim));
-    const direction = this.chosen.map((label) => row(W, label).map((entry, j) => entry / this.rowScale + means[label * dim + j] - centre[j]));
+    const row = (/** @type {Float64Array} */ rows, /** @type {number} */ index) =>
+      Array.from(rows.subarray(index * dim, index * dim + dim));
+    const direction = this.chosen.map((label) =>
+      row(W, label).map((entry, j) => entry / this.rowScale + means[label * dim + j] - centre[j]),
+    );
     const middle = direction[0].map((_, j) => direction.reduce((sum, entry) => sum + entry[j], 0) / direction.length);
-    const { basis, target } = pictureOf(direction.map((entry) => entry.map((part, j) => part - middle[j])), dim, this.basis);
+    const { basis, target } = pictureOf(
+      direction.map((entry) => entry.map((part, j) => part - middle[j])),
+      dim,
+      this.basis,
+    );
     this.basis = basis;
-    const place = (/** @type {number[]} */ vector) => basis.map((axis) => axis.reduce((sum, entry, j) => sum + entry * vector[j], 0));
+    const place = (/** @type {number[]} */ vector) =>
+      basis.map((axis) => axis.reduce((sum, entry, j) => sum + entry * vector[j], 0));
     const length = (/** @type {number[]} */ vector) => Math.hypot(...vector);
     const shown = new Set(dim <= 3 ? problem.counts.keys() : this.chosen);
     /** @type {import("./stage.js").Item[]} */
@@ -485,10 +638,18 @@ export class CollapseView {
       items.push({ kind: "row", index: label, label, at: place(row(W, label).map((entry) => entry / this.rowScale)) });
       items.push({ kind: "mean", index: label, label, at: place(row(means, label)) });
     }
-    const theory = problem.model === "normalized" ? 1 : this.margin ? Math.sqrt((this.margin * (count - 1)) / (count * this.rowScale)) : 0;
+    const theory =
+      problem.model === "normalized"
+        ? 1
+        : this.margin
+          ? Math.sqrt((this.margin * (count - 1)) / (count * this.rowScale))
+          : 0;
     const widest = Math.max(...items.filter((item) => item.kind !== "sample").map((item) => length(item.at)));
-    const clouds = items.filter((item) => item.kind === "sample").reduce((most, item) => Math.max(most, length(item.at)), 0);
-    const wanted = problem.model === "normalized" ? 1 : Math.max(widest, 0.75 * clouds, theory, 0.25 * this.startRadius);
+    const clouds = items
+      .filter((item) => item.kind === "sample")
+      .reduce((most, item) => Math.max(most, length(item.at)), 0);
+    const wanted =
+      problem.model === "normalized" ? 1 : Math.max(widest, 0.75 * clouds, theory, 0.25 * this.startRadius);
     this.radius += (wanted - this.radius) * (this.playing ? 0.08 : 1);
     const meanNorm = this.chosen.reduce((sum, label) => sum + length(row(means, label)), 0) / this.chosen.length;
     const even = problem.counts.every((each) => each === problem.counts[0]);
@@ -496,26 +657,59 @@ export class CollapseView {
     // The chosen rows of a larger simplex are a smaller simplex about another centre.
     const part = Math.sqrt((count * (this.chosen.length - 1)) / ((count - 1) * this.chosen.length));
     const shift = dim > 3 ? place(middle.map((entry) => entry / 2)) : [0, 0, 0];
-    this.stage.show(items, ghost ? target.map((corner) => corner.map((entry, axis) => ghost * part * entry + shift[axis])) : [], dim <= 2 ? "circle" : "edges", this.radius);
+    this.stage.show(
+      items,
+      ghost ? target.map((corner) => corner.map((entry, axis) => ghost * part * entry + shift[axis])) : [],
+      dim <= 2 ? "circle" : "edges",
+      this.radius,
+    );
     const picked = this.stage.selected;
-    magnify(this.lens, Array.from(labels.keys()).filter((i) => labels[i] === picked).map((i) => place(row(H, i).map((entry, j) => entry - means[picked * dim + j]))), picked, this.radius, this.stage);
+    magnify(
+      this.lens,
+      Array.from(labels.keys())
+        .filter((i) => labels[i] === picked)
+        .map((i) => place(row(H, i).map((entry, j) => entry - means[picked * dim + j]))),
+      picked,
+      this.radius,
+      this.stage,
+    );
     this.timeline.draw();
     this.#readOut(this.timeline.row());
     if (count <= 30 || this.frames % 10 === 0) {
-      const unit = Array.from({ length: count }, (_, k) => row(means, k).map((entry, j) => entry - centre[j])).map((entry) => entry.map((value) => value / (length(entry) || 1)));
-      drawCosines(this.matrix, unit.map((a) => unit.map((b) => a.reduce((sum, entry, j) => sum + entry * b[j], 0))), this.chosen);
+      const unit = Array.from({ length: count }, (_, k) => row(means, k).map((entry, j) => entry - centre[j])).map(
+        (entry) => entry.map((value) => value / (length(entry) || 1)),
+      );
+      drawCosines(
+        this.matrix,
+        unit.map((a) => unit.map((b) => a.reduce((sum, entry, j) => sum + entry * b[j], 0))),
+        this.chosen,
+      );
     }
-    this.canvas.setAttribute("aria-label", `${labels.length} features of ${count} classes in ${dim} dimensions after ${this.steps} steps; NC1 ${show(this.now?.nc1 ?? null, 2)}`);
+    this.canvas.setAttribute(
+      "aria-label",
+      `${labels.length} features of ${count} classes in ${dim} dimensions after ${this.steps} steps; NC1 ${show(this.now?.nc1 ?? null, 2)}`,
+    );
   }
 
   /** @param {Record<string, number | null> | null} row */
   #readOut(row) {
     const from = row ?? this.now;
     const entries = [
-      ["step", from.step], ["loss", from.value], ["gap to the minimum", from.gap], ["NC1", from.nc1], ["NC2", from.nc2], ["NC3", from.nc3],
-      ["NC4 (mismatch)", from.nc4], ["accuracy", `${show(100 * from.accuracy, 4)} %`],
+      ["step", from.step],
+      ["loss", from.value],
+      ["gap to the minimum", from.gap],
+      ["NC1", from.nc1],
+      ["NC2", from.nc2],
+      ["NC3", from.nc3],
+      ["NC4 (mismatch)", from.nc4],
+      ["accuracy", `${show(100 * from.accuracy, 4)} %`],
     ];
-    this.numbers.replaceChildren(...entries.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, typeof value === "string" ? value : show(value, 4))]));
+    this.numbers.replaceChildren(
+      ...entries.flatMap(([name, value]) => [
+        el("dt", {}, name),
+        el("dd", {}, typeof value === "string" ? value : show(value, 4)),
+      ]),
+    );
     this.numbers.classList.toggle("past", row !== null);
   }
 
@@ -523,20 +717,46 @@ export class CollapseView {
     const { settings } = this;
     const spheres = settings.model === "normalized";
     const used = {
-      weight_decay: !spheres, feature_decay: !spheres, bias: !spheres, temperature: spheres, gamma: settings.loss === "focal",
-      alpha: settings.loss === "ls", target: settings.loss === "mse",
+      weight_decay: !spheres,
+      feature_decay: !spheres,
+      bias: !spheres,
+      temperature: spheres,
+      gamma: settings.loss === "focal",
+      alpha: settings.loss === "ls",
+      target: settings.loss === "mse",
     };
     for (const field of this.fields) {
       field.set(settings[field.name]);
       field.node.hidden = used[field.name] === false;
     }
-    SCENES.forEach((scene, index) => this.sceneLinks[index].setAttribute("aria-pressed", String(scene.id === (settings.scene ?? "tetrahedron"))));
+    SCENES.forEach((scene, index) =>
+      this.sceneLinks[index].setAttribute("aria-pressed", String(scene.id === (settings.scene ?? "tetrahedron"))),
+    );
     this.sceneWords.textContent = (SCENES.find((scene) => scene.id === settings.scene) ?? SCENES[0]).words;
     const count = this.problem.counts.length;
-    const target = el("span", { class: "hint" }, this.problem.dim >= count - 1 ? `A simplex has −1/(K−1) = ${show(-1 / (count - 1), 4).replace("-", "−")} off the diagonal.` : "A simplex does not fit into so few dimensions.");
-    const chips = count > 4 && this.problem.dim > 3 && count <= 12
-      ? Array.from({ length: count }, (_, label) => el("button", { type: "button", class: "chip", style: `border-color: ${classColour(label)}`, "aria-pressed": String(this.chosen.includes(label)), onclick: () => this.choose(label) }, String(label + 1)))
-      : [];
+    const target = el(
+      "span",
+      { class: "hint" },
+      this.problem.dim >= count - 1
+        ? `A simplex has −1/(K−1) = ${show(-1 / (count - 1), 4).replace("-", "−")} off the diagonal.`
+        : "A simplex does not fit into so few dimensions.",
+    );
+    const chips =
+      count > 4 && this.problem.dim > 3 && count <= 12
+        ? Array.from({ length: count }, (_, label) =>
+            el(
+              "button",
+              {
+                type: "button",
+                class: "chip",
+                style: `border-color: ${classColour(label)}`,
+                "aria-pressed": String(this.chosen.includes(label)),
+                onclick: () => this.choose(label),
+              },
+              String(label + 1),
+            ),
+          )
+        : [];
     this.classChips.replaceChildren(...chips, target);
   }
 
@@ -562,7 +782,8 @@ export class CollapseView {
     const asked = ++this.asked;
     if (!host.certify) {
       const { gap, gradient } = this.now;
-      if (gap !== null && gap <= 1e-9 * Math.max(1, Math.abs(this.now.value))) this.#say("good", "at the global minimum of the closed form");
+      if (gap !== null && gap <= 1e-9 * Math.max(1, Math.abs(this.now.value)))
+        this.#say("good", "at the global minimum of the closed form");
       else if (gap !== null) this.#say("open", `paused ${show(gap, 3)} above the global minimum`);
       else this.#say("open", `paused; the gradient is ${show(gradient, 2)}`);
       return;
@@ -575,8 +796,10 @@ export class CollapseView {
         this.escapeButton.hidden = !verdict.escape;
         const gap = verdict.gap === null ? "" : `, gap ${show(Math.max(0, verdict.gap), 2)}`;
         if (verdict.verdict === "global minimum") this.#say("good", `proved global minimum${gap}`);
-        else if (verdict.verdict === "strict saddle") this.#say("bad", `strict saddle: a way down with curvature ${show(verdict.curvature, 2)}`);
-        else if (verdict.verdict === "not a critical point") this.#say("open", `on the way${gap ? `: at most ${gap.slice(6)} above the minimum` : ""}`);
+        else if (verdict.verdict === "strict saddle")
+          this.#say("bad", `strict saddle: a way down with curvature ${show(verdict.curvature, 2)}`);
+        else if (verdict.verdict === "not a critical point")
+          this.#say("open", `on the way${gap ? `: at most ${gap.slice(6)} above the minimum` : ""}`);
         else this.#say("open", `${verdict.verdict}${gap}`);
       },
       (error) => {

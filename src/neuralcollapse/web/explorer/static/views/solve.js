@@ -1,0 +1,236 @@
+// The Solve view: run a method, look at its way, read the certificate of its end.
+
+import * as state from "../page/state.js";
+import * as api from "../page/api.js";
+import * as controls from "../page/controls.js";
+import { draw } from "../page/charts.js";
+import { modelFields } from "./model.js";
+import { Space } from "./space.js";
+import { $, body, command, el, facts, notice } from "../page/dom.js";
+import { show } from "../page/numbers.js";
+
+const space = new Space();
+const cards = ["solve-view", "solve-value", "solve-gap", "solve-collapse", "solve-accuracy"];
+let button;
+let player = null;
+let solved = null;
+let stopped = () => {};
+
+export function buildSolve(about) {
+  const every = Object.keys(about.method_summaries);
+  button = el("button", { type: "button", class: "action primary", id: "run", onclick: run }, "Solve");
+  for (const id of cards) $(id).hidden = true;
+  $("solve-facts").replaceChildren(
+    el("p", { class: "soft plain" }, "Press Solve. The sizes are kept small so that it takes seconds."),
+  );
+  const limits = about.limits.solve;
+  return el(
+    "fieldset",
+    {},
+    el("legend", {}, "Method"),
+    controls.select(
+      "method",
+      "Method",
+      every.map((name) => [name, name]),
+    ),
+    every.map((name) =>
+      controls.only(() => state.get("method") === name, el("p", { class: "caption" }, about.method_summaries[name])),
+    ),
+    controls.number("seed", "seed of the start"),
+    controls.number("max_iter", "iterations at most", { min: 1, max: limits.max_iter, log: true }),
+    el(
+      "p",
+      { class: "caption" },
+      `At most ${limits.classes} classes, ${limits.samples} samples, ${limits.dim} dimensions, ${limits.seconds} seconds.`,
+    ),
+    el("div", { class: "row" }, button),
+  );
+}
+
+export function markStale() {
+  const changed = solved !== null && solved !== JSON.stringify(question());
+  for (const id of ["solve-facts", ...cards]) $(id).classList.toggle("stale", changed);
+  if (button) button.textContent = changed ? "Solve anew" : "Solve";
+}
+
+function question() {
+  return { ...modelFields(), method: state.get("method"), seed: state.get("seed"), max_iter: state.get("max_iter") };
+}
+
+async function run() {
+  if (button.disabled) return;
+  button.disabled = true;
+  stop();
+  notice("solve-error", null);
+  $("solve-facts").replaceChildren(el("p", { class: "soft", id: "solve-busy" }, "Solving …"));
+  try {
+    const asked = question();
+    const answer = await api.post("solve", asked);
+    solved = JSON.stringify(asked);
+    showAnswer(answer);
+  } catch (error) {
+    notice("solve-error", error.message);
+    $("solve-facts").replaceChildren(el("p", { class: "soft" }, "There is no result."));
+    for (const id of cards) $(id).hidden = true;
+  } finally {
+    button.disabled = false;
+    markStale();
+  }
+}
+
+const verdicts = {
+  "global minimum": "good",
+  "strict saddle": "bad",
+  "not a critical point": "open",
+  undecided: "open",
+};
+
+function showAnswer(answer) {
+  const proof = answer.certificate;
+  $("solve-facts").replaceChildren(
+    el(
+      "div",
+      { class: "row" },
+      el("h2", { class: "grow" }, "Certificate of the last point"),
+      el("span", { class: `badge ${verdicts[proof.verdict] ?? "open"}`, id: "verdict" }, proof.verdict),
+    ),
+    facts(
+      [
+        ["value", show(proof.value, 12)],
+        ["lower bound", proof.lower_bound === null ? "none" : show(proof.lower_bound, 12)],
+        ["gap", proof.gap === null ? "not bounded" : show(proof.gap, 3)],
+        ["gradient norm", show(proof.gradient_norm, 3)],
+        ["curvature", proof.curvature === null ? null : show(proof.curvature, 4)],
+        ["why", proof.reason],
+        ["bound from", proof.bound_source],
+        [
+          "solve",
+          `${answer.method}: ${answer.outcome} after ${answer.iterations} iterations, ${answer.seconds.toFixed(2)} s; ${answer.message}`,
+        ],
+      ],
+      true,
+    ),
+    el(
+      "p",
+      { class: "soft" },
+      "The lower bound holds for every point of this model, so value and bound together prove how far from the global minimum the last point can be.",
+    ),
+    command(answer.command),
+  );
+  for (const id of cards) $(id).hidden = false;
+  $("solve-accuracy").hidden = answer.history.accuracy.every((value) => value === null);
+  showFrames(answer.view);
+  showHistory(answer);
+}
+
+function showFrames(view) {
+  const last = view.frames.length - 1;
+  const label = el("span", {});
+  const slider = el("input", {
+    type: "range",
+    min: 0,
+    max: last,
+    value: last,
+    "aria-label": "iteration",
+    class: "grow",
+  });
+  const play = el("button", { type: "button", class: "action", onclick: () => (player ? stop() : start()) }, "Play");
+  const draw = () => {
+    const frame = view.frames[Number(slider.value)];
+    label.textContent = `iteration ${frame.iteration}`;
+    slider.setAttribute("aria-valuetext", label.textContent);
+    space.set(
+      { ...frame, labels: view.labels },
+      `Classifier rows as arrows and features as rings at iteration ${frame.iteration}`,
+    );
+  };
+  const start = () => {
+    if (Number(slider.value) === last) slider.value = 0;
+    play.textContent = "Stop";
+    draw();
+    player = setInterval(() => {
+      slider.value = Number(slider.value) + 1;
+      draw();
+      if (Number(slider.value) >= last) stop();
+    }, 450);
+  };
+  stopped = () => (play.textContent = "Play");
+  slider.addEventListener("input", () => {
+    stop();
+    draw();
+  });
+  const share = (100 * view.share).toFixed(1).replace(/\.0$/, "");
+  body("solve-view").replaceChildren(
+    space.node,
+    el("div", { class: "row" }, play, slider, label),
+    el(
+      "p",
+      { class: "caption" },
+      `Arrows: classifier; rings: samples, coloured by class. The three main directions of the last point, ${share} % of its squared lengths. Drag, or use the arrow keys.`,
+    ),
+  );
+  draw();
+}
+
+function stop() {
+  clearInterval(player);
+  player = null;
+  stopped();
+}
+
+function showHistory({ history }) {
+  const x = history.iteration;
+  const chart = (id, names, layout, lines = []) => {
+    const node = body(id).querySelector(".chart") ?? el("div", { class: "chart" });
+    body(id).replaceChildren(node);
+    const shown = names.filter((name) => history[name].some((value) => value !== null));
+    draw(node, (colours) => ({
+      data: shown.map((name, index) => ({
+        x,
+        y: layout.log ? history[name].map((value) => (value > 0 ? value : null)) : history[name],
+        name: name.replace("_", " "),
+        mode: x.length < 40 ? "lines+markers" : "lines",
+        marker: { size: 5 },
+        line: { color: colours.series[index], width: 2 },
+        hovertemplate: "%{x}: %{y:.4g}",
+      })),
+      layout: {
+        showlegend: shown.length > 1,
+        xaxis: { title: { text: "iteration" } },
+        yaxis: {
+          type: layout.log ? "log" : "linear",
+          exponentformat: "power",
+          nticks: 7,
+          ...(layout.range ? { range: layout.range } : {}),
+          ...(layout.format ? { tickformat: layout.format } : {}),
+        },
+        shapes: lines.map((value) => ({
+          type: "line",
+          xref: "paper",
+          x0: 0,
+          x1: 1,
+          y0: value,
+          y1: value,
+          line: { color: colours.soft, dash: "dot", width: 1.5 },
+        })),
+      },
+    }));
+    return node;
+  };
+  const known = history.gap.at(-1) !== null;
+  chart("solve-value", ["value"], {}, known ? [history.value.at(-1) - history.gap.at(-1)] : []);
+  body("solve-value").append(
+    el("p", { class: "caption" }, known ? "Dotted: the closed form." : "No closed form is known here."),
+  );
+  chart("solve-gap", ["gap", "gradient_norm"], { log: true });
+  body("solve-gap").append(el("p", { class: "caption" }, "Gap: the value above the closed form, where one is known."));
+  chart("solve-collapse", ["nc1", "nc2", "nc3"], { log: true });
+  body("solve-collapse").append(
+    el(
+      "p",
+      { class: "caption" },
+      "NC1: variability within classes; NC2: distance of the classifier from a simplex ETF; NC3: of classifier from class means. Zero at collapse.",
+    ),
+  );
+  chart("solve-accuracy", ["accuracy"], { range: [0, 1.05], format: ".0%" });
+}
