@@ -86,7 +86,7 @@ def test_value_gradient_and_measures_are_the_packages():
         assert float((found - expected).norm()) <= 1e-12 * max(1.0, float(expected.norm())), plain
         scale = plain["temperature"] if plain["model"] == "normalized" else 1.0
         report = nc.measure(
-            point.H, problem.labels, scale * point.W, point.b, metrics=["nc1", "nc2", "nc3", "nc4_mismatch"]
+            point.H, problem.labels, scale * point.classifier, point.b, metrics=["nc1", "nc2", "nc3", "nc4_mismatch"]
         )
         for name, theirs in (("nc1", "nc1"), ("nc2", "nc2"), ("nc3", "nc3"), ("nc4_mismatch", "nc4")):
             value = getattr(report, name)
