@@ -4,60 +4,101 @@ While a model runs, products with a matrix are watched as functions; the classif
 the model's output.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .heads import Classifier, plain_name
-from .relations import Relation, relation_of, widened
+from .relations import Relation, relation_of
 
 __all__ = ["FunctionalHead", "find_functional_head"]
 
 PRODUCTS = (torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__)
+KEPT = 32
+"""Results of products that wait for the model's output: the classifier's is among the last."""
+SUMS = (torch.addmm, Tensor.addmm)
 
 
-def _operands(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any, Any] | None:
-    """Features, weight (K, d) and bias of a product, or ``None`` for other functions."""
+class Product(NamedTuple):
+    """A product of features (..., d) with a weight (K, d), perhaps with a bias (K,), and its result (..., K)."""
+
+    features: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    result: Tensor
+
+
+def _readings(function: object, arguments: tuple[Any, ...], keywords: dict[str, Any], result: object) -> list[Product]:
+    """The ways to read a function's call as a product with a classifier; none for other functions."""
+    if not isinstance(result, Tensor):
+        return []
     if function is nn.functional.linear:
         named = dict(zip(("input", "weight", "bias"), arguments, strict=False)) | keywords
-        return named["input"], named["weight"], named.get("bias")
-    if function in PRODUCTS and len(arguments) == 2 and isinstance(arguments[1], Tensor) and arguments[1].ndim == 2:
-        return arguments[0], arguments[1].T, None
-    return None
+        return [Product(named["input"], named["weight"], named.get("bias"), result)]
+    if function in PRODUCTS and len(arguments) == 2 and all(isinstance(part, Tensor) for part in arguments):
+        left, right = arguments
+        found = [Product(left, right.T, None, result)] if right.ndim == 2 else []
+        # The weight may stand in front of features that are columns.
+        return [*found, Product(right.T, left, None, result.T)] if left.ndim == right.ndim == 2 else found
+    if function in SUMS and len(arguments) == 3 and not keywords and arguments[0].ndim == 1:
+        return [Product(arguments[1], arguments[2].T, arguments[0], result)]
+    if function is torch.einsum:
+        return _of_equation(arguments, result)
+    return []
+
+
+def _of_equation(arguments: tuple[Any, ...], result: Tensor) -> list[Product]:
+    """The readings of ``einsum("bd,kd->bk", h, W)``: W has two letters, one of them summed over."""
+    equation, operands = arguments[0], arguments[1:]
+    operands = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    if not isinstance(equation, str) or len(operands) != 2 or not all(isinstance(part, Tensor) for part in operands):
+        return []
+    inputs, arrow, out = equation.replace(" ", "").partition("->")
+    words = inputs.split(",")
+    if not arrow or len(words) != 2 or "." in equation:
+        return []
+    found = []
+    for first, second in ((0, 1), (1, 0)):
+        word, tensor, letters, weight = words[first], operands[first], words[second], operands[second]
+        summed, kept = set(letters) & set(word) - set(out), set(letters) & set(out) - set(word)
+        if len(letters) == 2 and len(summed) == len(kept) == 1:
+            (over,), (to,) = summed, kept
+            matrix = weight if letters == to + over else weight.T
+            features, made = tensor.movedim(word.index(over), -1), result.movedim(out.index(to), -1)
+            if word.replace(over, "") == out.replace(to, ""):
+                found.append(Product(features, matrix, None, made))
+    return found
 
 
 class FunctionalHead(TorchFunctionMode):
     """Keeps the operands of one product: the n-th with its weight, or of all where the weight is made anew."""
 
-    def __init__(self, name: str, weight: Tensor | None, number: int, bias: Tensor | None):
+    def __init__(self, name: str, weight: Tensor | None, number: int):
         super().__init__()
         self._name, self._number = name, number
-        self._storage = None if weight is None else weight.untyped_storage().data_ptr()
-        self._bias = bias
+        self._storage = None if weight is None else _storage(weight)
         self._seen = 0
         self._running = False
-        self._kept: tuple[Tensor, Tensor, Tensor | None, Tensor] | None = None
+        self._kept: Product | None = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run the function; keep it if it is the classifier's product."""
         result = func(*args, **(kwargs or {}))
-        operands = _operands(func, args, kwargs or {})
-        if operands is not None and isinstance(result, Tensor):
-            features, weight, bias = operands
-            mine = self._storage is None or weight.untyped_storage().data_ptr() == self._storage
+        for product in _readings(func, args, kwargs or {}, result):
+            mine = self._storage is None or _storage(product.weight) == self._storage
             self._seen += mine
             if mine and self._seen == self._number + 1:
-                self._kept = (
-                    features.detach().clone(),  # what comes later may write over them
-                    weight.detach(),
-                    None if bias is None else bias.detach(),
-                    result.detach(),
-                )
+                features, weight, bias, made = (None if part is None else part.detach() for part in product)
+                assert features is not None
+                assert weight is not None
+                assert made is not None
+                self._kept = Product(features.clone(), weight, bias, made)  # what comes later may write over them
         return result
 
     def start(self) -> None:
@@ -77,80 +118,75 @@ class FunctionalHead(TorchFunctionMode):
         """What the classifier took in and passed on."""
         if self._kept is None:
             raise ValueError(f"the classifier {self._name!r} was not used in a forward pass")
-        return self._kept[0], self._kept[3]
+        return self._kept.features, self._kept.result
 
     def classifier(self) -> Classifier:
         """The classifier that was caught."""
         assert self._kept is not None
-        bias = self._bias if self._kept[2] is None else self._kept[2]
-        return Classifier(self._name, None, self._kept[1], bias)
+        return Classifier(self._name, None, self._kept.weight, self._kept.bias)
 
 
 class _Search(TorchFunctionMode):
-    """Compares every product with the model's outputs as it is made."""
+    """Keeps the last products until the model's output is there to compare them with."""
 
-    def __init__(self, outputs: Iterable[Tensor], weight: Tensor | None):
+    def __init__(self) -> None:
         super().__init__()
-        self._outputs = list(outputs)
-        self._weight = weight
         self.storages: list[int] = []
-        self.found: list[tuple[int, Tensor, Relation, Tensor | None]] = []
+        self._latest: deque[tuple[int, Tensor]] = deque(maxlen=KEPT)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        operands = _operands(func, args, kwargs or {})
-        if operands is not None and isinstance(result, Tensor) and result.ndim >= 2:
-            self._compare(operands[1], result.detach())
-            self.storages.append(operands[1].untyped_storage().data_ptr())
+        for product in _readings(func, args, kwargs or {}, result):
+            if product.result.ndim >= 2:
+                self._latest.append((len(self.storages), product.result.detach()))
+            self.storages.append(_storage(product.weight))
         return result
 
-    def _compare(self, weight: Tensor, result: Tensor) -> None:
-        if self._weight is not None:
-            if weight.untyped_storage().data_ptr() == self._weight.untyped_storage().data_ptr():
-                self.found.append((len(self.storages), weight, "same", None))
-            return
-        for output in self._outputs:
-            relation = relation_of(result, output)
-            bias = None
-            if relation in (None, "monotone") and output.shape == result.shape:
-                bias = _constant(output.detach() - result)
-            if bias is not None:
-                self.found.append((len(self.storages), weight, "same", bias))
-            elif relation is not None:
-                self.found.append((len(self.storages), weight, relation, None))
+    def matches(self, outputs: Sequence[Tensor]) -> list[tuple[int, Relation]]:
+        """The numbers of the products whose results are among the outputs, and how."""
+        found: list[tuple[int, Relation]] = []
+        for number, made in self._latest:
+            for output in outputs:
+                relation = relation_of(made, output)
+                if relation is not None:
+                    found.append((number, relation))
+        return found
 
 
-def _constant(difference: Tensor) -> Tensor | None:
-    """The row that all rows of a tensor are, to rounding; ``None`` where they differ."""
-    rows = widened(difference.reshape(-1, difference.shape[-1]))
-    if rows.shape[0] < 2 or not bool(rows.any()):
-        return None
-    limit = 1e3 * torch.finfo(difference.dtype).eps * float(rows.abs().max())
-    return rows.mean(0) if bool(((rows - rows[0]).abs() <= limit).all()) else None
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def find_functional_head(
-    model: nn.Module, module: nn.Module | None, outputs: dict[str, Tensor], rerun: Callable[[], Any]
+    model: nn.Module,
+    module: nn.Module | None,
+    outputs: Callable[[], Sequence[Tensor]],
+    rerun: Callable[[], object],
 ) -> FunctionalHead | None:
-    """The product whose result is the model's output (with the weight of ``module``, where one is given)."""
-    weight = None
-    if module is not None:
-        weight = getattr(module, "weight", None)
-        if not isinstance(weight, Tensor) or weight.ndim != 2:
-            return None
-    search = _Search(outputs.values(), weight)
+    """The product whose result is the model's output (with the weight of ``module``, where one is given).
+
+    ``outputs`` gives what the model returned when ``rerun`` ran it.
+    """
+    weight = None if module is None else getattr(module, "weight", None)
+    if module is not None and (not isinstance(weight, Tensor) or weight.ndim != 2):
+        return None
+    search = _Search()
     with search:
         rerun()
-    strong = [found for found in search.found if found[2] != "monotone"] or search.found
-    if not strong:
+    storages = search.storages
+    if isinstance(weight, Tensor):
+        numbers = [number for number, storage in enumerate(storages) if storage == _storage(weight)]
+    else:
+        found = search.matches(outputs())
+        numbers = [n for n, how in found if how != "monotone"] or [n for n, _ in found]
+    if not numbers:
         return None
-    number, matrix, _, bias = strong[-1]
-    storage = matrix.untyped_storage().data_ptr()
+    number = numbers[-1]
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        if parameter.untyped_storage().data_ptr() == storage:
-            use = search.storages[:number].count(storage)
-            return FunctionalHead(plain_name(name).removesuffix(".weight"), parameter.detach(), use, bias)
+        if _storage(parameter) == storages[number]:
+            use = storages[:number].count(storages[number])
+            return FunctionalHead(plain_name(name).removesuffix(".weight"), parameter.detach(), use)
     # The weight is made anew in every pass (normalised, say): its place in the order of products names it.
-    return FunctionalHead("a product in the model's forward", None, number, bias)
+    return FunctionalHead("a product in the model's forward", None, number)

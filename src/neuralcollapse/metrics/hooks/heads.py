@@ -76,10 +76,25 @@ def _is_adapted(module: nn.Module) -> bool:
     return isinstance(inner, nn.Module) and can_classify(inner)
 
 
+def _is_quantised(module: nn.Module) -> bool:
+    """Whether the module is a linear layer of torch's own quantisation."""
+    return hasattr(module, "_packed_params") and callable(getattr(module, "weight", None))
+
+
+def _attribute(module: nn.Module, name: str) -> Tensor | None:
+    """A module's tensor of that name; quantised layers hand theirs out by a method."""
+    value = getattr(module, name, None)
+    if _is_quantised(module) and callable(value):
+        value = value()
+    if not isinstance(value, Tensor):
+        return None
+    return value.dequantize() if value.is_quantized else value
+
+
 def _own_matrix(module: nn.Module) -> Tensor | None:
     """The module's own weight: ``weight``, else its only matrix."""
-    weight = getattr(module, "weight", None)
-    if isinstance(weight, Tensor) and weight.ndim == 2:
+    weight = _attribute(module, "weight")
+    if weight is not None and weight.ndim == 2:
         return weight
     matrices = [tensor for tensor in module.parameters(recurse=False) if tensor.ndim == 2]
     return matrices[0] if len(matrices) == 1 else None
@@ -92,7 +107,7 @@ def is_pointwise(module: nn.Module) -> bool:
 
 def can_classify(module: nn.Module) -> bool:
     """Whether a module can be a classifier by its form."""
-    if isinstance(module, nn.Linear) or is_pointwise(module) or _is_adapted(module):
+    if isinstance(module, nn.Linear) or is_pointwise(module) or _is_adapted(module) or _is_quantised(module):
         return True
     if isinstance(module, nn.Embedding | nn.EmbeddingBag | nn.RNNBase | nn.RNNCellBase | nn.MultiheadAttention):
         return False
@@ -109,7 +124,7 @@ def candidates_of(model: nn.Module) -> dict[str, nn.Module]:
             continue
         if can_classify(module):
             found[plain_name(name)] = module
-            if _is_adapted(module):
+            if _is_adapted(module) or _is_quantised(module):
                 inside = (*inside, f"{name}.")
     return found
 
@@ -166,13 +181,13 @@ def read_classifier(
                 return Classifier(name, module, matrix, bias, first)
     if weight is not None and rows is None:
         return Classifier(name, module, weight, bias, first)
-    if next(module.parameters(), None) is None:
+    if weight is None and next(module.parameters(), None) is None:
         return Classifier(name, module, None, None, first)
     dim = rows.shape[1] if rows is not None else _input_width(module)
     probed = None if dim is None else _probe(module, dim)
     if probed is not None and (rows is None or expected is None or _agrees(rows, *probed, expected, rounding)):
         return Classifier(name, module, *probed, first)
-    if weight is None or rows is None or expected is None:
+    if weight is None or rows is None or expected is None or not weight.is_floating_point():
         return Classifier(name, module, None, None, first)
     fitting = [matrix for matrix in (weight, weight.T) if matrix.shape == (expected.shape[1], rows.shape[1])]
     if not fitting:
@@ -183,13 +198,13 @@ def read_classifier(
 
 def _stated(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
     """Weight and bias as the module's attributes have them."""
-    weight = getattr(module, "weight", None) if isinstance(module, _ConvNd) else _own_matrix(module)
-    bias = getattr(module, "bias", None)
-    if not isinstance(weight, Tensor):
+    weight = _attribute(module, "weight") if isinstance(module, _ConvNd) else _own_matrix(module)
+    bias = _attribute(module, "bias")
+    if weight is None:
         return None, None
     weight = whole(weight.detach()).flatten(1)
-    usable = isinstance(bias, Tensor) and bias.ndim == 1 and bias.shape[0] in weight.shape
-    return weight, whole(bias.detach()) if usable and isinstance(bias, Tensor) else None
+    usable = bias is not None and bias.ndim == 1 and bias.shape[0] in weight.shape
+    return weight, whole(bias.detach()) if usable and bias is not None else None
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -241,28 +256,35 @@ def _agrees(rows: Tensor, weight: Tensor, bias: Tensor | None, expected: Tensor,
 
 @torch.no_grad()
 def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
-    """W and b of a module from what it makes of the unit vectors and of zero; ``None`` where it fails to run."""
-    try:
-        twin = copy.deepcopy(module).eval()
-        device = next((tensor.device for tensor in twin.parameters()), torch.device("cpu"))
-        twin = twin.to("cpu" if device.type == "mps" else device, torch.float64)
-    except Exception:  # modules of other libraries may refuse to be copied or converted
+    """W and b of a module from what it makes of the unit vectors and of zero; ``None`` where it fails to run.
+
+    In float64, or in float32 where a part of the module makes that itself.
+    """
+    for dtype in (torch.float64, torch.float32):
+        try:
+            twin = copy.deepcopy(module).eval()
+            device = next((tensor.device for tensor in twin.parameters()), torch.device("cpu"))
+            device = torch.device("cpu") if device.type == "mps" else device
+            twin = twin.to(device, dtype)
+            for part in twin.modules():
+                part._forward_hooks.clear()
+                part._forward_pre_hooks.clear()
+            with torch.autocast(device.type, enabled=False):
+                return _of_units(twin, dim, dtype, device)
+        except (
+            Exception
+        ):  # a head of another form, or of another library that refuses to be copied: the caller falls back
+            continue
+    return None
+
+
+def _of_units(module: nn.Module, dim: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor] | None:
+    bias = module(torch.zeros(1, dim, dtype=dtype, device=device))
+    if not isinstance(bias, Tensor) or bias.ndim != 2:
         return None
-    for part in twin.modules():
-        part._forward_hooks.clear()
-        part._forward_pre_hooks.clear()
-    device = next((tensor.device for tensor in twin.parameters()), torch.device("cpu"))
-    options = {"dtype": torch.float64, "device": device}
-    try:
-        with torch.autocast(device.type, enabled=False):
-            bias = twin(torch.zeros(1, dim, **options))
-            if not isinstance(bias, Tensor) or bias.ndim != 2:
-                return None
-            columns = []
-            for start in range(0, dim, PROBED):
-                units = torch.zeros(min(PROBED, dim - start), dim, **options)
-                units.diagonal(start).fill_(1.0)
-                columns.append(twin(units) - bias)
-    except Exception:  # a head of another form: the caller falls back
-        return None
-    return torch.cat(columns).T.contiguous(), bias[0]
+    columns = []
+    for start in range(0, dim, PROBED):
+        units = torch.zeros(min(PROBED, dim - start), dim, dtype=dtype, device=device)
+        units.diagonal(start).fill_(1.0)
+        columns.append(widened(module(units)) - widened(bias))
+    return torch.cat(columns).T.contiguous(), widened(bias[0])

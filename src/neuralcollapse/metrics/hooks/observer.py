@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from ..precision import coarser, computed_in
 from .relations import flat_outputs
@@ -45,6 +46,24 @@ def first_tensor(value: Any) -> Tensor | None:
     return None
 
 
+def input_of(module: nn.Module, arguments: tuple[object, ...], keywords: Mapping[str, object]) -> Tensor | None:
+    """The tensor that a layer works on: of several, the first floating one that is as wide as the layer's weight.
+
+    A mask may come before the features, by position or by name.
+    """
+    tensors = [value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
+    floating = [tensor for tensor in tensors if tensor.is_floating_point()]
+    if len(floating) > 1:
+        weight = getattr(module, "weight", None)
+        sizes = weight.shape[1:2] + weight.shape[:1] if isinstance(weight, Tensor) and weight.ndim > 1 else ()
+        place = 1 if isinstance(module, _ConvNd) else -1
+        for width in (getattr(module, "in_features", None), *sizes):
+            fitting = [tensor for tensor in floating if tensor.ndim > 1 and tensor.shape[place] == width]
+            if fitting:
+                return fitting[0]
+    return floating[0] if floating else first_tensor((*arguments, *keywords.values()))
+
+
 class Observer:
     """Hooks on modules: the order of calls, the outermost outputs, and the last calls of those to keep."""
 
@@ -68,7 +87,7 @@ class Observer:
             self._depth = max(0, self._depth - 1)
             if self._depth == 0:
                 self.outermost.append(flat_outputs(output))
-            taken, passed = first_tensor(arguments or keywords), first_tensor(output)
+            taken, passed = input_of(module, arguments, keywords), first_tensor(output)
             if taken is None:
                 return
             self._see(taken)

@@ -39,24 +39,27 @@ def eager() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def kept_random_state(loader: object) -> Iterator[None]:
-    """Restore every random state that a pass over a loader may draw from."""
-    generators = {}
-    for owner in (loader, getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)):
-        for holder in (owner, getattr(owner, "sampler", None)):
-            generator = getattr(holder, "generator", None)
-            if isinstance(generator, torch.Generator):
-                generators[id(generator)] = (generator, generator.get_state())
-    python, arrays = random.getstate(), np.random.get_state()
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    try:
-        with torch.random.fork_rng(devices=devices):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(arrays)
-        for generator, state in generators.values():
+class RandomStates:
+    """Every random state that a pass over a loader may draw from, as it is now."""
+
+    def __init__(self, loader: object):
+        self._python, self._arrays, self._torch = random.getstate(), np.random.get_state(), torch.get_rng_state()
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._generators: dict[int, tuple[torch.Generator, torch.Tensor]] = {}
+        for owner in (loader, getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)):
+            for holder in (owner, getattr(owner, "sampler", None)):
+                generator = getattr(holder, "generator", None)
+                if isinstance(generator, torch.Generator):
+                    self._generators[id(generator)] = (generator, generator.get_state())
+
+    def restore(self) -> None:
+        """Put them back."""
+        random.setstate(self._python)
+        np.random.set_state(self._arrays)
+        torch.set_rng_state(self._torch)
+        if self._cuda:
+            torch.cuda.set_rng_state_all(self._cuda)
+        for generator, state in self._generators.values():
             generator.set_state(state)
 
 
@@ -71,6 +74,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def _length(loader: object) -> float | None:
+    """How many batches a loader has, where it knows: one over a stream has a length that cannot be asked for."""
+    try:
+        return float(len(loader)) if isinstance(loader, Sized) else None
+    except TypeError:
+        return None
 
 
 class Run:
@@ -98,19 +109,26 @@ class Run:
         tensor = next(iter(model.parameters()), None)
         tensor = next(iter(model.buffers()), None) if tensor is None else tensor
         self._device = torch.device("cpu") if tensor is None else tensor.device
+        self._random: RandomStates | None = None
         self.repeatable = not isinstance(loader, Iterator)
 
     @contextmanager
     def looking(self, remove: Callable[[], None]) -> Iterator[None]:
         """Everything set for a look at the model; ``remove`` takes the hooks away at the end."""
         with ExitStack() as stack:
-            stack.enter_context(kept_random_state(self.loader))
+            self._random = RandomStates(self.loader)
+            stack.callback(self._random.restore)
             stack.enter_context(evaluating(self._model))
             stack.callback(remove)
             yield
 
     def batches(self, before: Callable[[], None]) -> Iterator[tuple[Any, Callable[..., Any]]]:
-        """Run every batch, after a call of ``before``; its labels, and a function that runs it once more."""
+        """Run every batch, after a call of ``before``; its labels, and a function that runs it once more.
+
+        Every pass over the loader draws the same random numbers, so that a second one sees the same samples.
+        """
+        if self._random is not None:
+            self._random.restore()
         iterator = iter(self._tracked())
         try:
             for number, batch in enumerate(iterator):
@@ -119,8 +137,9 @@ class Run:
                     return
                 batch = to_device(batch, self._device)
                 before()
+                states = RandomStates(self.loader)
                 labels = self.reader.run(self._model, batch)
-                yield labels, self._again(batch)
+                yield labels, self._again(batch, states)
         finally:
             close = getattr(iterator, "close", None)
             if callable(close):
@@ -131,11 +150,17 @@ class Run:
         """What a reader of the report should know of the run."""
         return [f"measured on the first {self.limit} batches only (max_batches)"] if self.cut else []
 
-    def _again(self, batch: Any) -> Callable[..., Any]:
+    def _again(self, batch: Any, before: RandomStates) -> Callable[..., Any]:
         def again(**extra: Any) -> Any:
-            if extra:
-                return self.reader.call(self._model, batch, **extra)
-            return self.reader.run(self._model, batch)
+            # With the same random numbers, and the batches that follow are what they would have been without this.
+            states = RandomStates(self.loader)
+            before.restore()
+            try:
+                if extra:
+                    return self.reader.call(self._model, batch, **extra)
+                return self.reader.run(self._model, batch)
+            finally:
+                states.restore()
 
         return again
 
@@ -145,7 +170,7 @@ class Run:
         from rich.console import Console
         from rich.progress import track
 
-        total: float | None = float(len(self.loader)) if isinstance(self.loader, Sized) else None
+        total = _length(self.loader)
         if self.limit is not None:
             total = self.limit if total is None else min(total, self.limit)
         return track(self.loader, "measuring", total=total, console=Console(stderr=True), transient=True)

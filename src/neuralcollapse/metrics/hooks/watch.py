@@ -5,6 +5,7 @@ increasing function of it). In the first batch only the last candidate's input i
 to be the wrong layer, the batch runs again for each of the others that could be it.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,12 +18,15 @@ from ..precision import coarser
 from .functional import FunctionalHead, find_functional_head
 from .heads import Classifier, candidates_of, module_of, plain_name, read_classifier, rows_of, unwrapped
 from .observer import Call, Observer, Reached
-from .relations import Relation, relation_of, widened
+from .relations import OutputMap, Relation, output_map, relation_of, widened
 
 __all__ = ["Caught", "HeadWatch"]
 
 LISTED = 12
 """Candidates that an error names."""
+MAPPED = "the model scales or shifts what layer {!r} passes on: weight and bias are those of both together"
+OTHER = "returns something else than any of its layers passes on"
+UNPROVEN = "layer {!r} is taken as the classifier by the number of its outputs: the model {}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +57,9 @@ class HeadWatch:
         self._functional: FunctionalHead | None = None
         self._key: str | None = None
         self._classifier: Classifier | None = None
+        self._map: OutputMap | None = None
         self._precision = torch.float64
+        self._note: str | None = None
 
     @property
     def name(self) -> str:
@@ -88,8 +94,8 @@ class HeadWatch:
             self._decide(rerun, seen)
         if self._functional is not None:
             self._functional.stop()
-            call = self._functional.call()
-            return Caught(*call, self._output(call[1]), coarser(self._precision, call[0].dtype))
+            features, made = self._functional.call()
+            return Caught(features, *self._outputs_of(made), coarser(self._precision, features.dtype))
         calls, name, first = self._observer.calls, self.name, self.classifier.channels_first
         if not calls:
             raise ValueError(f"layer {name!r} was not reached in a forward pass, or takes no tensor")
@@ -100,7 +106,7 @@ class HeadWatch:
             call = self._one_of(list(calls), outputs)
         z = None if call.outputs is None else rows_of(call.outputs, first)
         precision = coarser(self._precision, call.precision)
-        return Caught(rows_of(call.features, first), z, self._output(z), precision)
+        return Caught(rows_of(call.features, first), *self._outputs_of(z), precision)
 
     # which call, which output -------------------------------------------------------------------------------
 
@@ -116,21 +122,49 @@ class HeadWatch:
         matching = [] if outputs is None else [tensor for tensor in found.values() if relation_of(outputs, tensor)]
         return matching[0] if matching else None
 
+    def _outputs_of(self, z: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """What the measured classifier passes on, from the layer's own output, and the model's output."""
+        final = self._output(z)
+        if z is None or self._map is None:
+            return z, final
+        z = z[..., : self._map.outputs]
+        if self._map.scale is not None and self._map.shift is not None:
+            z = z * self._map.scale.to(z) + self._map.shift.to(z)
+        return z, final
+
+    def _with_map(self, classifier: Classifier, z: Tensor | None) -> Classifier:
+        """The classifier together with what the model does to its outputs, class by class."""
+        final = self._output(z)
+        if self._note is not None:
+            classifier = replace(classifier, note=self._note)
+        if z is None or final is None or classifier.weight is None or relation_of(z, final) != "affine":
+            return classifier
+        self._map = found = output_map(z, final)
+        assert found is not None
+        weight, bias = classifier.weight[: found.outputs], classifier.bias
+        bias = None if bias is None else bias[: found.outputs]
+        if found.scale is None or found.shift is None:
+            return replace(classifier, weight=weight, bias=bias)
+        scale, weight = found.scale, widened(weight)
+        shift = found.shift if bias is None else scale.to(bias.device) * widened(bias) + found.shift.to(bias.device)
+        note = MAPPED.format(classifier.name)
+        return replace(classifier, weight=scale.to(weight.device)[:, None] * weight, bias=shift, note=note)
+
     def _one_of(self, calls: list[Call], outputs: dict[str, Tensor]) -> Call:
         """The call of several whose output the model returned; their mean where it returned the mean."""
         first = self.classifier.channels_first
         made = [rows_of(call.outputs, first) for call in calls if call.outputs is not None]
         if len(made) == len(calls):
             found = [{relation_of(z, tensor) for tensor in outputs.values()} for z in made]
-            for relations in ({"same", "pick", "mean"}, {"monotone"}):
+            for relations in ({"same", "pick", "mean"}, {"affine"}, {"monotone"}):
                 fitting = [number for number, relation in enumerate(found) if relation & relations]
                 if len(fitting) == 1:
                     return calls[fitting[0]]
-            alike = len({call.features.shape for call in calls}) == 1
-            mean = torch.stack([widened(z) for z in made]).mean(0).to(made[0].dtype) if alike else None
-            if mean is not None and any(relation_of(mean, tensor) == "same" for tensor in outputs.values()):
-                inputs = torch.stack([widened(call.features) for call in calls]).mean(0)
-                return replace(calls[-1], features=inputs.to(calls[-1].features.dtype))
+            for mean in _mean_of(calls):
+                assert mean.outputs is not None
+                rows = rows_of(mean.outputs, first)
+                if any(relation_of(rows, tensor, averaged=True) == "same" for tensor in outputs.values()):
+                    return mean
         raise ValueError(
             f"layer {self.name!r} is called {len(calls)} times in a forward pass and which call is the classifier's "
             "cannot be told from the model's output; run the model so that it is called once, with forward="
@@ -163,7 +197,9 @@ class HeadWatch:
                 f"name it with layer={name!r} or run the model with forward="
             )
         call = self._observer.calls[-1]
-        self._classifier = read_classifier(name, self._modules[name], call.features, call.outputs)
+        classifier = read_classifier(name, self._modules[name], call.features, call.outputs)
+        made = None if call.outputs is None else rows_of(call.outputs, classifier.channels_first)
+        self._classifier = self._with_map(classifier, made)
 
     def _observe(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None) -> None:
         self._observer.remove()
@@ -181,14 +217,15 @@ class HeadWatch:
         mine = [name for name in reached if name in self._candidates]
         if self._layer is not None:
             return mine[-1] if mine else None
-        wanted = {"logits": outputs["logits"]} if "logits" in outputs else outputs
+        logits = {key: tensor for key, tensor in outputs.items() if key.rpartition(".")[2] == "logits"}
+        wanted = logits if len(logits) == 1 else outputs
         found: list[_Match] = []
         if latest is not None:
             found = _matches(latest, self._candidates[latest.name], wanted)
             if any(match.strong for match in found) and (len(wanted) == 1 or len(mine) == 1):
                 return latest.name
         if not wanted:
-            return mine[0] if len(mine) == 1 else self._by_width(mine, reached, seen, "returns no logits")
+            return self._by_width(mine, reached, seen, "returns no logits")
         # A layer that was called more than once may be the classifier by an earlier call.
         others = [name for name in mine if latest is None or name != latest.name or reached[name].calls > 1]
         if rerun is not None:
@@ -201,9 +238,13 @@ class HeadWatch:
                 return composite
         if rerun is not None and self._functional_head(wanted, rerun) is not None:
             return None
-        widths = {width for tensor in wanted.values() for width in tensor.shape[1:]}
-        mine = [name for name in mine if _width(self._candidates[name], reached[name]) in widths] or mine
-        return self._by_width(mine, reached, seen, "returns something else than any of its layers passes on")
+        sizes = {tensor.numel() for tensor in wanted.values()}
+        compared = mine if rerun is not None else [latest.name] if latest is not None else []
+        left = [name for name in mine if name not in compared or math.prod(reached[name].passed) not in sizes]
+        try:
+            return self._by_width(left, reached, seen, OTHER)
+        except ValueError:
+            raise self._undecided(mine, reached, OTHER) from None
 
     def _tried(
         self, names: list[str], reached: dict[str, Reached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
@@ -211,13 +252,22 @@ class HeadWatch:
         """Run the batch again for each of the layers whose output could be the model's by its shape."""
         found: list[_Match] = []
         for name in reversed(names):
-            if not any(_width(self._candidates[name], reached[name]) in tensor.shape for tensor in wanted.values()):
+            width = _width(self._candidates[name], reached[name])
+            if width is None or not any(_as_wide(tensor, width) for tensor in wanted.values()):
                 continue
             self._observe(self._modules, [name], None)
             rerun()
-            for call in self._observer.calls:
-                found += _matches(call, self._candidates[name], wanted)
+            # What this run returned: a model that is random in evaluation, too, returns something else every time.
+            outputs = self._returned(wanted)
+            calls = list(self._observer.calls)
+            for call in calls:
+                found += _matches(call, self._candidates[name], outputs)
+            for mean in _mean_of(calls) if len(calls) > 1 else ():
+                found += _matches(mean, self._candidates[name], outputs, averaged=True)
         return found
+
+    def _returned(self, wanted: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {key: tensor for key, tensor in self._observer.outputs().items() if key in wanted}
 
     def _composite(
         self, reached: dict[str, Reached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
@@ -234,10 +284,15 @@ class HeadWatch:
                 continue
             self._observe(self._modules, [name], 1)
             rerun()
+            outputs = self._returned(wanted)
             for call in self._observer.calls:
-                if any(match.strong for match in _matches(call, module, wanted)):
+                if any(match.strong for match in _matches(call, module, outputs)):
                     classifier = read_classifier(name, module, call.features, call.outputs)
-                    if classifier.weight is not None and classifier.note is None:
+                    if (
+                        classifier.weight is not None
+                        and classifier.note is None
+                        and not _is_diagonal(classifier.weight)
+                    ):
                         return name
         return None
 
@@ -261,8 +316,11 @@ class HeadWatch:
         return names
 
     def _by_width(self, names: list[str], reached: dict[str, Reached], seen: int | None, why: str) -> str:
-        fitting = names if len(names) == 1 else self._of_width(names, reached, seen)
-        if len(fitting) == 1:
+        """The only layer with as many outputs as classes, where the model's output tells no more; noted."""
+        fitting = self._of_width(names, reached, seen)
+        widths = [_width(self._candidates[name], reached[name]) for name in fitting]
+        if len(fitting) == 1 and (len(names) > 1 or (self._num_classes or seen) in (None, *widths)):
+            self._note = UNPROVEN.format(fitting[0], why)
             return fitting[0]
         raise self._undecided(names, reached, why)
 
@@ -286,8 +344,17 @@ class HeadWatch:
     def _functional_head(self, outputs: dict[str, Tensor], rerun: Callable[[], Any]) -> FunctionalHead | None:
         if self._functional is None:
             module = None if self._layer is None else next(iter(self._candidates.values()))
-            self._functional = find_functional_head(self._model, module, outputs, rerun)
+            self._functional = find_functional_head(
+                self._model, module, lambda: list(self._returned(outputs).values()), self._afresh(rerun)
+            )
         return self._functional
+
+    def _afresh(self, rerun: Callable[[], Any]) -> Callable[[], None]:
+        def run() -> None:
+            self._observe(self._modules, [], 1)
+            rerun()
+
+        return run
 
     def _watch_functions(
         self,
@@ -305,7 +372,7 @@ class HeadWatch:
         head.start()
         rerun()
         head.stop()
-        self._classifier = head.classifier()
+        self._classifier = self._with_map(head.classifier(), head.call()[1])
 
 
 @dataclass(frozen=True)
@@ -321,16 +388,36 @@ class _Match:
         return self.relation != "monotone"
 
 
-def _matches(call: Call, module: nn.Module, wanted: dict[str, Tensor]) -> list[_Match]:
+def _mean_of(calls: list[Call]) -> list[Call]:
+    """The mean of a layer's calls, as one: what it passes on when a model averages views. None of unlike calls."""
+    made = [call.outputs for call in calls if call.outputs is not None]
+    if len(made) < len(calls) or len({call.features.shape for call in calls}) > 1:
+        return []
+    features, outputs = ([widened(part) for part in parts] for parts in ([call.features for call in calls], made))
+    mean = torch.stack(features).mean(0).to(calls[-1].features.dtype)
+    return [replace(calls[-1], features=mean, outputs=torch.stack(outputs).mean(0).to(made[-1].dtype))]
+
+
+def _matches(call: Call, module: nn.Module, wanted: dict[str, Tensor], averaged: bool = False) -> list[_Match]:
     if call.outputs is None:
         return []
     rows = rows_of(call.outputs, isinstance(module, _ConvNd))
     found: list[_Match] = []
     for key, tensor in wanted.items():
-        relation = relation_of(rows, tensor)
+        relation = relation_of(rows, tensor, averaged)
         if relation is not None:
             found.append(_Match(call.name, key, relation))
     return found
+
+
+def _is_diagonal(weight: Tensor) -> bool:
+    """Whether a square weight mixes no classes, as a normalisation of logits does: no classifier of its own."""
+    return weight.shape[0] == weight.shape[1] and torch.equal(weight, weight.diagonal().diag())
+
+
+def _as_wide(output: Tensor, width: int) -> bool:
+    """Whether an output can come from a layer of that width, perhaps without its last classes."""
+    return width in output.shape or (output.ndim > 1 and 2 <= output.shape[-1] < width)
 
 
 def _width(module: nn.Module, shapes: Reached) -> int | None:
