@@ -4,6 +4,7 @@ import collections.abc
 import os
 import types
 import typing
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -174,6 +175,75 @@ NAMED: dict[str, list[Any]] = {
     "rows_or_path": [[{"epoch": 1, "split": "train", "nc1": 0.5}], "results/run/metrics.jsonl"],
 }
 """Values that fit arguments of these names, where the type alone says too little."""
+
+
+def _subclass(tensor: Tensor) -> Tensor:
+    class Own(Tensor):
+        pass
+
+    return tensor.as_subclass(Own)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """The same numbers, every other entry of a larger storage."""
+    return torch.stack([tensor, tensor], dim=-1)[..., 0]
+
+
+GUISES: list[Callable[[Tensor], Any]] = [
+    lambda tensor: tensor.to_sparse(),
+    lambda tensor: tensor.to_sparse_csr(),
+    lambda tensor: tensor.to("meta"),
+    lambda tensor: tensor.to_mkldnn(),
+    lambda tensor: torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.qint8),
+    lambda tensor: torch.nested.nested_tensor(list(tensor)),
+    lambda tensor: tensor.to(torch.complex64),
+    lambda tensor: tensor.to(torch.complex128).conj().imag,
+    lambda tensor: tensor.clone().requires_grad_(),
+    lambda tensor: tensor.clone().requires_grad_() * 1.0,
+    lambda tensor: nn.Parameter(tensor),
+    lambda tensor: tensor.refine_names(*("ab"[: tensor.ndim])),
+    lambda tensor: tensor.numpy(),
+    lambda tensor: tensor.tolist(),
+    lambda tensor: tensor[:0],
+    lambda tensor: tensor[..., :0],
+    lambda tensor: tensor[:1].expand(tensor.shape),
+    lambda tensor: tensor.unsqueeze(0),
+    lambda tensor: tensor.T,
+    lambda tensor: tensor.sum(),
+    lambda tensor: tensor.bool(),
+    lambda tensor: tensor.to(torch.float16),
+    lambda tensor: tensor.to(torch.bfloat16),
+    lambda tensor: tensor.to(torch.float8_e4m3fn),
+    lambda tensor: tensor.to(torch.uint8),
+    lambda tensor: tensor.to(torch.uint64),
+    lambda tensor: tensor.numpy().astype(">f8"),
+    lambda tensor: tensor.numpy().astype(object),
+    lambda tensor: tensor.numpy().astype(complex),
+    lambda tensor: tensor.numpy().astype("datetime64[s]"),
+    lambda tensor: np.ma.masked_array(tensor.numpy(), mask=tensor.numpy() > 0),
+    _subclass,
+    _wide,
+]
+"""Other shapes, kinds and layouts in which a tensor may come: some fit, some do not."""
+
+
+def disguised(value: Any, guise: Callable[[Tensor], Any]) -> Any:
+    """A tensor or array in a guise; other values, and tensors that cannot wear it, as they are."""
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value)
+    if not isinstance(value, Tensor):
+        return value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of layouts that PyTorch calls experimental
+        try:
+            return guise(value)
+        except Exception:  # this tensor cannot be one of that kind
+            return value
+
+
+def unfit(annotation: Any, name: str = "") -> st.SearchStrategy[Any]:
+    """A value that most likely does not fit: any at all, or one that would in another guise."""
+    return odd() | st.builds(disguised, fitting(annotation, name), st.sampled_from(GUISES))
 
 
 def odd() -> st.SearchStrategy[Any]:

@@ -17,7 +17,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 import neuralcollapse as nc
-from attack.arguments import MADE, fitting, odd
+from attack.arguments import MADE, fitting, unfit
 from attack.workers import Reporter
 
 EXPECTED = (ValueError, TypeError, NotImplementedError, OSError, ImportError)
@@ -110,7 +110,8 @@ def _methods(owner: type) -> Iterator[Target]:
     kinds = [owner, *(type(value) for value in MADE[owner]() if type(value).__name__ in _public())]
     for kind in dict.fromkeys(kinds):
         for name, value in inspect.getmembers(kind, inspect.isfunction):
-            if not name.startswith("_") and value.__module__.startswith("neuralcollapse"):
+            public = not name.startswith("_") or name == "__call__"
+            if public and value.__module__.startswith("neuralcollapse"):
                 yield Target(f"{layer}.{kind.__name__}.{name}", value, kind)
         for name, value in inspect.getmembers(kind, inspect.ismethod):  # those of the class itself
             if not name.startswith("_") and value.__module__.startswith("neuralcollapse"):
@@ -133,7 +134,7 @@ def calls(draw: st.DrawFn, target: Target) -> tuple[tuple[Any, ...], dict[str, A
             continue
         if optional and number not in wrong and draw(st.integers(0, 2)):
             continue
-        value = draw(odd() if number in wrong else fitting(kind, parameter.name))
+        value = draw((unfit if number in wrong else fitting)(kind, parameter.name))
         if parameter.kind == parameter.POSITIONAL_ONLY:
             plain.append(value)
         else:

@@ -21,7 +21,7 @@ from neuralcollapse.cli._app import app
 NUMBERS = ["0", "1", "2", "3", "-1", "5", "1e300", "1e-300", ".01", "1e9", "2147483648", "9223372036854775807"]
 NUMBERS += ["9" * 400, "nan", "inf", "-inf", "1e5", "0.5", "1,2", "0x10", "1_0", "--1", "1e-30", "1e30", "50,50,5"]
 TEXTS = ["", "x", "ce", "focal:gamma=1e9", "ls:alpha=2", "mse:alpha=0", "sc", "digits", "[/bold]", "../x", "a" * 5000]
-TEXTS += ["é\n", "\x00", "-", "--", "~", "/", "/dev/null", "/proc/self/mem", ":warning:", "%s", "{}", "'; DROP TABLE x"]
+TEXTS += ["é\n", "\x00", "-", "--", "~", "/proc", "/dev/null", "/proc/self/mem", ":warning:", "%s", "{}", "'; DROP x"]
 TEXTS += ["synthetic:classes=2,dim=2,per_class=3", "mlp:width=3", "point.safetensors", "features.npz", "run", "solved"]
 TEXTS += ["plan.toml", "results", "cosine:period=0", "sgd:momentum=2", "lbfgs:memory=0", "exponential:ratio=0"]
 BASES = [
@@ -39,6 +39,8 @@ BASES = [
     "train --data synthetic:classes=2,dim=2,per_class=3 --model mlp:width=3 --epochs 1 --out run",
     "train --plan plan.toml --out run --resume",
     "report run --out page.html",
+    "report / --out page.html",
+    "measure / --json",
     "results run",
     "study show losses/collapse",
     "study list --json",

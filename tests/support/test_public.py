@@ -62,3 +62,60 @@ def test_types_are_told_apart():
     assert fits(2, float)
     assert not fits("ab", list[str])
     assert words(torch.Tensor | None) == "Tensor or None"
+
+
+DENSE = torch.arange(12, dtype=torch.float64).reshape(6, 2)
+LABELS = torch.arange(6) % 2
+KINDS = {
+    "sparse coo": lambda tensor: tensor.to_sparse(),
+    "sparse csr": lambda tensor: (tensor if tensor.ndim == 2 else tensor[:, None]).to_sparse_csr(),
+    "meta device": lambda tensor: tensor.to("meta"),
+    "complex": lambda tensor: tensor.to(torch.complex64),
+    "mkldnn": lambda tensor: tensor.float().to_mkldnn(),
+    "nested": lambda tensor: torch.nested.nested_tensor([row.clone() for row in tensor]),
+    "quantized": lambda tensor: torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.qint8),
+}
+TAKERS = {
+    "features": lambda value: nc.measure(value, LABELS),
+    "features of a batch": lambda value: nc.ClassStatistics(2, 2).update(value, LABELS),
+    "labels": lambda value: nc.measure(DENSE, value),
+    "weight": lambda value: nc.measure(DENSE, LABELS, value),
+    "logits": lambda value: nc.losses.CrossEntropy()(value, LABELS),
+    "logits of a linearization": lambda value: nc.losses.SquaredError().linearize(value, LABELS).gradient,
+    "labels of a loss": lambda value: nc.losses.Focal(2.0)(DENSE, value),
+    "features of a loss": lambda value: nc.losses.SupervisedContrastive()(value, LABELS),
+    "point": lambda value: nc.ufm.RegularizedUFM("ce", 2, 3, 2, 0.1, 0.1).value(nc.ufm.Point(DENSE[:2], value)),
+    "weight of a frame": lambda value: nc.frames.nearest_etf(value),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.filterwarnings("ignore")  # of layouts that PyTorch calls experimental
+def test_tensors_that_are_not_numbers_in_memory_are_refused_by_name(kind, taker):
+    if taker == "logits of a linearization" and kind in ("meta device", "complex"):
+        return  # it takes checked arguments and refuses only what PyTorch cannot compute
+    with pytest.raises((ValueError, TypeError)) as caught:
+        TAKERS[taker](KINDS[kind](LABELS if "labels" in taker else DENSE))
+    said = str(caught.value)
+    assert "\n" not in said
+    assert taker.split()[0] in said
+
+
+def test_tensors_that_do_not_match_are_told_with_their_shapes():
+    with pytest.raises(
+        ValueError, match=r"logits = a float64 tensor of shape \(5, 2\), labels = an int64 tensor"
+    ) as caught:
+        nc.losses.SquaredError().linearize(DENSE[:5], LABELS)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_of_a_callers_own_loss_is_the_callers():
+    class Own(nc.losses.LogitLoss):
+        name = "own"
+
+        def _values(self, logits, labels):
+            raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match=r"^mine$"):
+        Own()(DENSE, LABELS)

@@ -5,7 +5,7 @@ import numbers
 import sys
 from typing import Any
 
-__all__ = ["describe", "flag", "integer", "real"]
+__all__ = ["describe", "flag", "integer", "real", "unusual_tensor"]
 
 
 LARGEST = 2**63 - 1
@@ -17,12 +17,35 @@ def describe(value: object) -> str:
     torch: Any = sys.modules.get("torch")  # not imported here: the command line's help does without
     if torch is not None and isinstance(value, torch.Tensor):
         tensor: Any = value
-        return f"a {str(tensor.dtype).removeprefix('torch.')} tensor of shape {tuple(tensor.shape)}"
+        unusual = unusual_tensor(tensor)
+        shape = "" if tensor.is_nested else f" of shape {tuple(tensor.shape)}"
+        kind = str(tensor.dtype).removeprefix("torch.")
+        article = "an" if kind.startswith("int") else "a"
+        return f"{article} {kind} tensor{shape}" + ("" if unusual is None else f" ({unusual})")
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # Python refuses to write integers of more than 4300 digits
         return f"a {type(value).__name__} too long to show"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def unusual_tensor(value: object) -> str | None:
+    """What keeps a tensor from being numbers in memory, in a word or two; None for plain ones and other values."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    tensor: Any = value
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout != torch.strided:
+        return str(tensor.layout).removeprefix("torch.").replace("_", " ").strip()
+    if tensor.is_meta:
+        return "on the meta device, without numbers"
+    if tensor.is_quantized:
+        return "quantized"
+    if tensor.is_complex():
+        return "complex"
+    return None
 
 
 def integer(name: str, value: object, minimum: int | None = None, maximum: int | None = None) -> int:

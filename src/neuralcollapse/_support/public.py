@@ -2,26 +2,31 @@
 
 Numbers, sizes and names are checked where they enter, one by one. Objects are not: what behaves like a tensor or a
 model may be one. So a call is tried first, and only when it ends in an error from deep inside (an attribute that a
-number does not have, a key, an index) its arguments are held against their annotations, and the first that does not
-fit is named. Nothing is refused that works.
+number does not have, a key, an index, a shape) its arguments are held against their annotations, and the first that
+does not fit is named; then tensors of a kind with which little is computed (sparse, meta, quantized), and at last all
+tensors, with their shapes. Nothing is refused that works.
 """
 
 import collections.abc
+import dis
 import functools
 import inspect
 import numbers
 import sys
+import traceback
 import types
 import typing
 from collections.abc import Callable
 from typing import Any, Literal
 
-from .checks import describe
+from .checks import LARGEST, describe, unusual_tensor
 
 __all__ = ["explain_calls"]
 
 CLEAR = (ValueError, TypeError, OSError, NotImplementedError, ImportError)
-"""Errors that are the caller's to read, unless another library wrote a page of them."""
+"""Errors that are the caller's to read, unless another library wrote them, in terms of its own."""
+KNOWN = {"neuralcollapse", "torch", "numpy", "scipy", "jaxtyping", "beartype", *sys.stdlib_module_names}
+"""Whose code an error may come from to be about the arguments; what a caller's own function raises is the caller's."""
 SKIPPED = ("forward", "features")
 """Methods of nets: they are PyTorch's, and fail as its modules do."""
 
@@ -50,7 +55,8 @@ def _left_alone(kind: type) -> bool:
 
 def _explain_methods(kind: type) -> None:
     for name, value in list(vars(kind).items()):
-        if (name.startswith("_") and name != "__init__") or name in SKIPPED or hasattr(value, "_explained"):
+        private = name.startswith("_") and name not in ("__init__", "__call__")
+        if private or name in SKIPPED or hasattr(value, "_explained"):
             continue
         if inspect.isfunction(value):
             setattr(kind, name, _explained(value))
@@ -64,9 +70,14 @@ def _explained(call: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return call(*given, **named)
         except Exception as error:
-            if isinstance(error, CLEAR) and "\n" not in str(error):
+            clear = isinstance(error, CLEAR) and "\n" not in str(error)
+            if clear and (isinstance(error, OSError) or _stated(error)):
                 raise
-            wrong = _misfit(call, given, named) or _impossible(call, given, named, error)
+            wrong = _misfit(call, given, named)
+            if wrong is None and not clear:
+                wrong = _impossible(call, given, named, error)
+            if wrong is None and _known(error):
+                wrong = _about_tensors(call, given, named, error)
             if wrong is None:
                 raise
             raise wrong from error
@@ -95,14 +106,57 @@ def _impossible(
     """The error for numbers of the right kind that cannot be computed with: too large, or a division by zero."""
     signs = ("can't allocate memory", "Storage size calculation overflowed")
     memory = isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
-    if not memory and not isinstance(error, ArithmeticError):
-        return None
     bound = inspect.signature(call).bind(*given, **named).arguments
     numeric = {name: value for name, value in bound.items() if isinstance(value, numbers.Number)}
+    for name, value in numeric.items():
+        if isinstance(value, int) and abs(value) > LARGEST:
+            return ValueError(f"{name} must be at most {LARGEST} in size, got {describe(value)}")
+    if not memory and not isinstance(error, ArithmeticError):
+        return None
     shown = ", ".join(f"{name} = {describe(value)}" for name, value in numeric.items()) or "these arguments"
     if memory:
         return ValueError(f"{shown}: this takes more memory than there is")
     return ValueError(f"{shown}: it cannot be computed ({' '.join(str(error).split())})")
+
+
+def _stated(error: Exception) -> bool:
+    """Whether a ``raise`` of this package made the error, in its own terms."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None or not place.tb_frame.f_globals.get("__name__", "").startswith("neuralcollapse"):
+        return False
+    return place.tb_frame.f_code.co_code[place.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+def _known(error: Exception) -> bool:
+    """Whether all code between the call and the error is of :data:`KNOWN` packages."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return all(frame.f_globals.get("__name__", "").split(".")[0] in KNOWN for frame, _ in frames)
+
+
+def _tensors(call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The tensors among the arguments, those of lists and those of points, with the arguments' names."""
+    torch: Any = sys.modules.get("torch")
+    found = []
+    for name, value in inspect.signature(call).bind(*given, **named).arguments.items():
+        parts = getattr(value, "blocks", value)  # those of a point
+        found += [(name, part) for part in (parts if isinstance(parts, list | tuple) else [parts])]
+    return [] if torch is None else [(name, part) for name, part in found if isinstance(part, torch.Tensor)]
+
+
+def _about_tensors(
+    call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any], error: Exception
+) -> Exception | None:
+    """The error for tensors that cannot be computed with: no numbers in memory, or shapes that do not match."""
+    tensors = _tensors(call, given, named)
+    for name, tensor in tensors:
+        if unusual_tensor(tensor) is not None:
+            return TypeError(f"{name} must be a dense tensor of real numbers, got {describe(tensor)}")
+    if not tensors or not isinstance(error, RuntimeError | IndexError):
+        return None
+    shown = ", ".join(f"{name} = {describe(tensor)}" for name, tensor in tensors)
+    return ValueError(f"{shown}: it cannot be computed ({' '.join(str(error).split())[:200]})")
 
 
 def _annotation(call: Callable[..., Any], name: str) -> Any:

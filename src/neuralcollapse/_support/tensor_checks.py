@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from .checks import describe
+from .checks import describe, unusual_tensor
 
 __all__ = ["device", "finite_tensor", "positions"]
 
@@ -37,6 +37,8 @@ def finite_tensor(name: str, value: object, shape: tuple[int | None, ...], dtype
     """``value`` if it is a finite floating tensor of this shape (``None``: any size) and dtype."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, got {describe(value)}")
+    if unusual_tensor(value) is not None:
+        raise ValueError(f"{name} must be a dense tensor of real numbers, got {describe(value)}")
     wanted = "(" + ", ".join("*" if size is None else str(size) for size in shape) + ")"
     if value.ndim != len(shape) or any(s is not None and s != v for s, v in zip(shape, value.shape, strict=True)):
         raise ValueError(f"{name} must have shape {wanted}, got {describe(value)}")
@@ -44,8 +46,6 @@ def finite_tensor(name: str, value: object, shape: tuple[int | None, ...], dtype
         raise ValueError(f"{name} must be {str(dtype).removeprefix('torch.')}, got {describe(value)}")
     if not value.is_floating_point():
         raise ValueError(f"{name} must be floating point, got {describe(value)}")
-    if value.layout != torch.strided:
-        raise ValueError(f"{name} must be a dense tensor, got one of layout {value.layout}")
     # The extremes are NaN if an entry is, and take no memory.
     if value.numel() and not all(math.isfinite(extreme) for extreme in torch.aminmax(value.detach())):
         bad = int((~torch.isfinite(value)).sum())

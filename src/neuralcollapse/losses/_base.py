@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from .._support.checks import describe, integer, real
+from .._support.checks import describe, integer, real, unusual_tensor
 from .._support.registry import Registry
 from .._support.specs import Spec
 from ._linearization import AutogradLinearization, Linearization
@@ -244,10 +244,10 @@ class LogitLoss(Loss):
     def _checked(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if not isinstance(logits, Tensor) or not isinstance(labels, Tensor):
             raise TypeError(f"{self.name} takes tensors, got {describe(logits)} and {describe(labels)}")
+        if unusual_tensor(logits) is not None:
+            raise ValueError(f"logits must be a dense tensor of real numbers, got {describe(logits)}")
         if logits.ndim != 2 or logits.shape[1] < 2 or not logits.is_floating_point():
             raise ValueError(f"logits must be floating point of shape (N, K) with K >= 2, got {describe(logits)}")
-        if logits.layout != torch.strided:
-            raise ValueError(f"logits must be a dense tensor, got one of layout {logits.layout}")
         check_labels(labels, logits.shape[0], logits.shape[1])
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
@@ -256,6 +256,8 @@ class LogitLoss(Loss):
 
 def check_labels(labels: Tensor, count: int, num_classes: int | None) -> None:
     """Raise unless ``labels`` are ``count`` integers in range (the range is read only on the CPU: no device sync)."""
+    if unusual_tensor(labels) is not None:
+        raise ValueError(f"labels must be a dense tensor of integers, got {describe(labels)}")
     if labels.ndim != 1 or labels.shape[0] != count or labels.is_floating_point() or labels.dtype == torch.bool:
         raise ValueError(f"labels must be integers of shape ({count},), got {describe(labels)}")
     if count == 0:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._support.checks import describe
+from .._support.checks import describe, unusual_tensor
 from .._support.ranges import positive_scale
 from ._base import Loss, check_labels, registry
 
@@ -88,6 +88,8 @@ class SupervisedContrastive(Loss):
     def _checked(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if not isinstance(features, Tensor) or not isinstance(labels, Tensor):
             raise TypeError(f"{self.name} takes tensors, got {describe(features)} and {describe(labels)}")
+        if unusual_tensor(features) is not None:
+            raise ValueError(f"features must be a dense tensor of real numbers, got {describe(features)}")
         if features.ndim != 2 or not features.is_floating_point():
             raise ValueError(f"features must be floating point of shape (N, d), got {describe(features)}")
         check_labels(labels, features.shape[0], None)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._support.checks import describe, integer
+from .._support.checks import describe, integer, unusual_tensor
 
 __all__ = [
     "IGNORED",
@@ -99,9 +99,9 @@ def as_source(name: str, value: object) -> Source:
     if isinstance(value, Source):
         return value
     if isinstance(value, Tensor):
+        if unusual_tensor(value) is not None:
+            raise TypeError(f"{name} must be a dense tensor of real numbers, got {describe(value)}")
         values: Tensor | np.ndarray = value.detach()
-        if values.layout != torch.strided:
-            raise TypeError(f"{name} must be dense, got {describe(value)} of layout {value.layout}")
         floating = value.is_floating_point()
     elif isinstance(value, np.ndarray):
         values, floating = value, value.dtype.kind == "f" and value.dtype.itemsize <= 8

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.distributed import ProcessGroup
 
-from .._support.checks import integer
+from .._support.checks import describe, integer
 from .hooks.batches import BatchReader, Forward, LabelsOf
 from .hooks.heads import module_of, unwrapped
 from .hooks.run import Run, check_model
@@ -181,12 +181,12 @@ def measure_layers(
     if unknown:
         raise TypeError(f"measure_layers() got an unexpected keyword argument {sorted(unknown)[0]!r}")
     if pool not in ("flatten", "average"):
-        raise ValueError(f"pool must be 'flatten' or 'average', got {pool!r}")
+        raise ValueError(f"pool must be 'flatten' or 'average', got {describe(pool)}")
     inner = unwrapped(model)
     if layers is None:
         layers = [name for name, _ in inner.named_children()]
     if isinstance(layers, str) or not isinstance(layers, Sequence) or not layers:
-        raise ValueError(f"layers must be a list of names of the model's layers, got {layers!r}")
+        raise ValueError(f"layers must be a list of names of the model's layers, got {describe(layers)}")
     modules = {name: module_of(inner, name) for name in layers}
     share = integer("memory_limit", memory_limit, minimum=0) // len(modules)
     chosen = Options(num_classes=num_classes, memory_limit=share, **options)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from .._support.checks import integer, real
+from .._support.checks import describe, integer, real
 from .definitions._registry import Metric, select
 from .inputs import IGNORED, GlobalMean, Metrics
 from .precision import as_precision
@@ -69,7 +69,7 @@ class Settings:
         if self.ignore_label is not None:
             integer("ignore_label", self.ignore_label)
         if self.global_mean not in ("samples", "classes"):
-            raise ValueError(f"global_mean must be 'samples' or 'classes', got {self.global_mean!r}")
+            raise ValueError(f"global_mean must be 'samples' or 'classes', got {describe(self.global_mean)}")
         integer("memory_limit", self.memory_limit, minimum=0)
         check_level(self.intervals, self.groups)
         as_precision(self.precision, torch.float64)

@@ -214,7 +214,7 @@ class Claim:
 
     def __post_init__(self) -> None:
         if self.kind not in ("paper", "ours"):
-            raise ValueError(f"kind must be 'paper' or 'ours', got {self.kind!r}")
+            raise ValueError(f"kind must be 'paper' or 'ours', got {describe(self.kind)}")
         if not isinstance(self.limit, Limit):
             raise TypeError(f"limit must be a Limit such as AtMost(0.1), got {describe(self.limit)}")
         if self.empty_below_floor and self.floor is None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 
-from .._support.checks import flag, integer, real
+from .._support.checks import describe, flag, integer, real
 from .._support.registry import Registry
 
 __all__ = ["BatchLBFGS", "RiemannianSGD", "create_optimizer", "optimizers"]
@@ -79,9 +79,9 @@ def lbfgs(
     """
     searches = {"strong-wolfe": "strong_wolfe", "none": None}
     if line_search not in searches and line_search is not None:
-        raise ValueError(f"line_search must be strong-wolfe or none, got {line_search!r}")
+        raise ValueError(f"line_search must be strong-wolfe or none, got {describe(line_search)}")
     if statistics not in ("step", "evaluation"):
-        raise ValueError(f"statistics must be step or evaluation, got {statistics!r}")
+        raise ValueError(f"statistics must be step or evaluation, got {describe(statistics)}")
     parameters = [parameter for group in groups for parameter in group["params"]]
     optimizer = BatchLBFGS(
         parameters,

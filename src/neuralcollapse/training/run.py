@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from .._support.checks import describe
 from .._support.digests import unsealed
 from ..data import DataSet
 from ..models import Classifier, create
@@ -77,21 +78,21 @@ class Run:
         """Epochs and values of one metric on one split."""
         rows = [row for row in self.history if row["split"] == split]
         if rows and name not in rows[0]:
-            raise ValueError(f"{name!r} was not measured in {self.folder}")
+            raise ValueError(f"{describe(name)} was not measured in {self.folder}")
         return [row["epoch"] for row in rows], [row[name] for row in rows]
 
     def final(self, split: str = "train") -> dict[str, Any]:
         """The last measurement on a split."""
         rows = [row for row in self.history if row["split"] == split]
         if not rows:
-            raise ValueError(f"{self.folder} has no measurement on {split!r}")
+            raise ValueError(f"{self.folder} has no measurement on {describe(split)}")
         return rows[-1]
 
     def model(self, which: str = "final") -> Classifier:
         """The trained model, ``"final"`` or ``"best"`` (by validation accuracy), in evaluation mode."""
         path = self.folder / ("model.safetensors" if which == "final" else "checkpoints/best.safetensors")
         if which not in ("final", "best") or not path.is_file():
-            raise ValueError(f"{self.folder} has no {which!r} model")
+            raise ValueError(f"{self.folder} has no {describe(which)} model")
         with _reading(self.folder / "data.json"):
             facts = json.loads((self.folder / "data.json").read_text(encoding="utf-8"))
             channels, height, width = facts["image_shape"]

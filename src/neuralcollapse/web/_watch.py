@@ -46,6 +46,7 @@ class Watcher:
         self._calls, self._silent = 0, False
         self._server: ExplorerServer | None = None
         self._thread: threading.Thread | None = None
+        port = integer("port", port, minimum=0, maximum=65535)
         self._port = port if port and _is_page(port) else self._start(port)
 
     @property
@@ -172,7 +173,6 @@ def watch(
     """
     check_model(model)
     integer("every", every, minimum=1)
-    integer("port", port, minimum=0, maximum=65535)
     flag("browser", browser)
     if isinstance(loader, Iterator):
         raise TypeError("loader must be read again and again: give a loader, a list or a data set, not an iterator")

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..._support.checks import describe
 from .._errors import DataError
 from .._formats.cifar import read_binary_batch, read_names, read_pickle_batch
 from ._base import Arrays, Download, ImageSource, OfficialFile, check_labels, sources
@@ -47,7 +48,7 @@ class _CIFAR(ImageSource):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.layout != "auto" and self.layout not in self.layouts:
-            raise ValueError(f"layout must be one of auto, {', '.join(self.layouts)}, got {self.layout!r}")
+            raise ValueError(f"layout must be one of auto, {', '.join(self.layouts)}, got {describe(self.layout)}")
 
     def locate(self, root: Path) -> list[Path] | None:
         """The batches of the first layout that is complete."""

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..._support.checks import describe
 from ..accumulators.scatter import add_gram, symmetric
 from ..accumulators.statistics import ClassStatistics
 from ..precision import rounding_of
@@ -328,7 +329,7 @@ def geometry_of(
 ) -> Geometry:
     """The geometry of statistics that hold samples, on the CPU."""
     if global_mean not in ("samples", "classes"):
-        raise ValueError(f"global_mean must be 'samples' or 'classes', got {global_mean!r}")
+        raise ValueError(f"global_mean must be 'samples' or 'classes', got {describe(global_mean)}")
     counts = statistics.counts.to("cpu")
     if int(counts.sum()) == 0:
         raise ValueError("the statistics hold no samples")

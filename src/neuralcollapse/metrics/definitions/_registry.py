@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..._support.checks import describe
 from ..._support.registry import Registry, unknown_name
 from ._geometry import Geometry, Need
 from ._pairs import PairSum
@@ -96,7 +97,7 @@ def select(metrics: object) -> tuple[Metric, ...]:
     """The metrics named by ``"core"`` (or ``None``), ``"all"``, one name, or several; ordered by their property."""
     names = ["core"] if metrics is None else [metrics] if isinstance(metrics, str) else metrics
     if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in names):
-        raise TypeError(f"metrics must be 'core', 'all' or names of metrics, got {metrics!r}")
+        raise TypeError(f"metrics must be 'core', 'all' or names of metrics, got {describe(metrics)}")
     if not names:
         raise ValueError(f"metrics must name at least one of: {', '.join([*GROUPS, *METRICS])}")
     chosen: dict[str, Metric] = {}

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..._support.checks import integer
+from ..._support.checks import describe, integer
 from ..._support.locks import locked
 from ..accumulators.second_pass import SecondPass
 from ..accumulators.statistics import ClassStatistics
@@ -109,7 +109,7 @@ def measure_files(
 
     """
     if engine not in ("local", "ray"):
-        raise ValueError(f"engine must be 'local' or 'ray', got {engine!r}")
+        raise ValueError(f"engine must be 'local' or 'ray', got {describe(engine)}")
     selection = Selection(present_only, min_samples)
     settings = Settings(
         metrics, passes, global_mean, ignore_label, memory_limit, selection, intervals, groups, precision

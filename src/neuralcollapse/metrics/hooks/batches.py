@@ -75,7 +75,7 @@ class BatchReader:
         try:
             return batch[place]
         except (KeyError, IndexError, TypeError) as error:
-            raise ValueError(f"labels={place!r} is not in the batch: {_contents(batch)}") from error
+            raise ValueError(f"labels={describe(place)} is not in the batch: {_contents(batch)}") from error
 
     def _place(self, model: nn.Module, batch: Any) -> LabelsOf:
         if self._labels is not None:

@@ -130,7 +130,7 @@ def plot_history(
         known = sorted({str(row.get("split", "")) for row in rows})
         rows = [row for row in rows if row.get("split") == split]
         if not rows:
-            raise ValueError(f"no row is of split {split!r} (there are: {', '.join(known)})")
+            raise ValueError(f"no row is of split {describe(split)} (there are: {', '.join(known)})")
     names = _chosen(rows, metrics)
     if not names:
         where = f"{rows_or_path}: " if isinstance(rows_or_path, str | os.PathLike) else ""
