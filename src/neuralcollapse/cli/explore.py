@@ -46,7 +46,7 @@ def explore(
         return 0
     import torch
 
-    from ..web._watch import open_page
+    from ..web import open_page
 
     # One thread a request: small work is slower on more.
     torch.set_num_threads(1)

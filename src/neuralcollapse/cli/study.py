@@ -89,8 +89,7 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
         Print one JSON object.
 
     """
-    from ..studies import get
-    from ..studies._study import check_profile
+    from ..studies import check_profile, get
     from ._study_words import print_study, study_facts
 
     one = get(name)
@@ -165,12 +164,11 @@ def run(
 
     """
     from .. import studies as layer
-    from ..studies._study import check_profile
     from ._study_progress import Display
 
     if fresh and resume:
         raise ValueError("--fresh and --resume exclude each other")
-    size = check_profile(profile)
+    size = layer.check_profile(profile)
     chosen = _varied(_chosen(names, part, size), setting or [], seeds)
     if first_steps is not None:
         return _first_steps(chosen, size, first_steps, root)
@@ -230,8 +228,7 @@ def evidence(
         The profile whose verdicts are copied.
 
     """
-    from ..studies._evidence import collect_evidence
-    from ..studies._study import check_profile
+    from ..studies import check_profile, collect_evidence
 
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder")
@@ -260,7 +257,7 @@ def _chosen(names: tuple[str, ...], part: str | None, profile: "Profile") -> "li
 
 
 def _varied(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "list[Study]":
-    from ..studies._variation import parse_settings
+    from ..studies import parse_settings
 
     if not settings and seeds is None:
         return chosen

@@ -14,13 +14,14 @@ import os
 from .._support.public import explain_calls
 from .._support.registry import load_entries
 from ._cells import Calculation, Cell, Solve, Train, calculations
+from ._evidence import collect_evidence
 from ._results import Planned, Result, Results
 from ._running.engines import engines
 from ._running.index import Answer, query
 from ._running.outcome import Outcome
 from ._running.run import Status, first_steps, run_studies
-from ._study import PROFILES, Profile, Study, studies
-from ._variation import Variation
+from ._study import PROFILES, Profile, Study, check_profile, studies
+from ._variation import Variation, parse_settings
 from .claims import (
     Above,
     Agrees,
@@ -69,11 +70,14 @@ __all__ = [
     "Train",
     "Variation",
     "calculations",
+    "check_profile",
+    "collect_evidence",
     "conclude",
     "engines",
     "first_steps",
     "get",
     "judge",
+    "parse_settings",
     "query",
     "run_studies",
     "studies",

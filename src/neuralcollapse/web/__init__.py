@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from . import explorer, network, report
-    from ._watch import Watcher, watch
+    from ._watch import Watcher, open_page, watch
 
-__all__ = ["Watcher", "explorer", "network", "report", "watch"]
+__all__ = ["Watcher", "explorer", "network", "open_page", "report", "watch"]
 
 
 def __getattr__(name: str):
     if name in ("explorer", "network", "report"):
         return importlib.import_module(f"{__name__}.{name}")
-    if name in ("Watcher", "watch"):
+    if name in ("Watcher", "open_page", "watch"):
         return getattr(importlib.import_module(f"{__name__}._watch"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,11 +42,16 @@ def points(results: Results, split: str = "test") -> np.ndarray:
 
 
 def agreement(
-    differences: Mapping[str, Sequence[float] | np.ndarray], within: float, *, floor_met: bool | None = None
+    differences: Mapping[str, Sequence[float] | np.ndarray],
+    within: float,
+    *,
+    floor_met: bool | None = None,
+    why: str | None = None,
 ) -> Evidence:
     """Of several differences, each with one number a seed, the one that agrees least, for :class:`claims.Agrees`.
 
-    Its interval is two standard errors of the mean over the seeds to either side.
+    Its interval is two standard errors of the mean over the seeds to either side. ``why`` says more than the list of
+    all differences does.
     """
     found: list[tuple[bool, float, str, float, float]] = []
     for name, values in differences.items():
@@ -56,12 +61,14 @@ def agreement(
         size = math.inf if math.isnan(noise + mean) else abs(mean) + noise
         found.append((abs(mean) > within + noise, size, name, mean, noise))
     _, _, name, mean, noise = max(found)
-    why = f"Differences in points: {', '.join(_with_noise(n, m, e) for _, _, n, m, e in found)}."
+    words = f"Differences in points: {', '.join(_with_noise(n, m, e) for _, _, n, m, e in found)}."
     table = [
         {"comparison": n, "difference": m, "two_standard_errors": None if math.isnan(e) else e}
         for _, _, n, m, e in found
     ]
-    return Evidence.interval(mean, mean - noise, mean + noise, floor_met=floor_met, why=why, table=table)
+    return Evidence.interval(
+        mean, mean - noise, mean + noise, floor_met=floor_met, why=words if why is None else why, table=table
+    )
 
 
 def _with_noise(name: str, mean: float, noise: float) -> str:

@@ -14,27 +14,25 @@ from .._cells import Train
 from .._common.plans import desk_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile
-from ..claims import Evidence
 
 __all__ = [
     "EPOCHS",
-    "FITTED",
     "LOSSES",
     "PROVENANCE",
     "SEEDS",
     "SHORT",
     "TEXT",
     "WIDTHS",
-    "agreement",
     "as_in_text",
     "best_accuracy",
     "best_epoch",
     "by_loss",
-    "fits",
+    "described",
     "largest_nets",
     "name_of",
     "net",
     "optimisation",
+    "pairs",
     "spread",
     "spread_ratio",
 ]
@@ -58,8 +56,6 @@ HARD_SEEDS, HARD_EPOCHS = 3, 800
 
 RATE, DECAY, CLIP = 0.1, 5e-4, 2.0
 DESK_DECAY = 5e-3
-FITTED = 0.99
-"""Training accuracy of a net that has come to the terminal phase."""
 
 PROVENANCE: dict[str, Literal["text", "code", "guess"]] = {
     "model, width, epochs": "text",
@@ -174,11 +170,6 @@ def name_of(data: str) -> str:
     return Spec.name_of(data).upper().replace("DIGITS", "digits")
 
 
-def fits(results: Results, least: float = FITTED) -> bool:
-    """Whether every net fits its training set."""
-    return bool((results.final("accuracy") >= least).all())
-
-
 def best_epoch(run: Run) -> int:
     """The measured epoch with the best validation accuracy, the last of equals: small validation sets have many."""
     rows = [row for row in run.history if row["split"] == "validation"]
@@ -205,28 +196,18 @@ def spread(accuracies: Mapping[str, np.ndarray]) -> float:
     return max(means) - min(means)
 
 
-def agreement(sets: Mapping[str, Mapping[str, np.ndarray]], within: float, floor_met: bool) -> Evidence:
-    """Of the pairs of losses on all data sets the one that agrees least, in points, with two standard errors.
+def pairs(accuracies: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The differences of every two losses, one number a seed."""
+    return {
+        f"{SHORT[one]} less {SHORT[other]}": accuracies[one] - accuracies[other]
+        for one, other in itertools.combinations(accuracies, 2)
+    }
 
-    That is one that is further apart than ``within`` and its noise, if there is one, else the least certain.
-    ``sets`` has the accuracies by data set and loss, one a seed.
-    """
-    found: list[tuple[bool, float, float, float]] = []
-    for accuracies in sets.values():
-        for one, other in itertools.combinations(accuracies, 2):
-            difference = accuracies[one] - accuracies[other]
-            mean, count = float(difference.mean()), len(difference)
-            noise = 2 * float(difference.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan
-            known = 0.0 if math.isnan(noise) else noise
-            found.append((abs(mean) > within + known, abs(mean) + known, mean, noise))
-    _, _, mean, noise = max(found)
-    words = [
-        f"{name}: "
-        + ", ".join(f"{SHORT[loss]} {values.mean():.2f} %" for loss, values in accuracies.items())
-        + f", spread {spread(accuracies):.2f} points"
-        for name, accuracies in sets.items()
-    ]
-    return Evidence.interval(mean, mean - noise, mean + noise, floor_met=floor_met, why="; ".join(words) + ".")
+
+def described(accuracies: Mapping[str, np.ndarray]) -> str:
+    """The losses' mean accuracies and their spread."""
+    means = ", ".join(f"{SHORT[loss]} {values.mean():.2f} %" for loss, values in accuracies.items())
+    return f"{means}, spread {spread(accuracies):.2f} points"
 
 
 def spread_ratio(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .._common.seeds import agreement, fits
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Agrees, AtLeast, Claim, Evidence
@@ -11,14 +12,14 @@ from ._nets import (
     PROVENANCE,
     SEEDS,
     SHORT,
-    agreement,
     as_in_text,
     best_accuracy,
     best_epoch,
     by_loss,
-    fits,
+    described,
     largest_nets,
     name_of,
+    pairs,
 )
 
 WITHIN = 0.5
@@ -96,7 +97,10 @@ class Accuracy(Study):
         training = [float(text.where(seed=seed).final("accuracy").min()) for seed in text.labels("seed")]
 
         def worst(accuracy: Any) -> Evidence:
-            return agreement({name: by_loss(runs, accuracy) for name, runs in sets.items()}, WITHIN, fitted)
+            found = {name: by_loss(runs, accuracy) for name, runs in sets.items()}
+            apart = {f"{name}, {pair}": gap for name, losses in found.items() for pair, gap in pairs(losses).items()}
+            words = "; ".join(f"{name}: {described(losses)}" for name, losses in found.items())
+            return agreement(apart, WITHIN, floor_met=fitted, why=f"{words}.")
 
         return {
             "training": Evidence(training, why=f"At least {min(training):.2%} in every run."),

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from .._common.seeds import fits
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Below, Claim, Evidence
 from ..pictures import figure, legend_below, series
-from ._nets import CE, FL, LS, MSE, PROVENANCE, SEEDS, SHORT, as_in_text, fits, largest_nets, name_of
+from ._nets import CE, FL, LS, MSE, PROVENANCE, SEEDS, SHORT, as_in_text, largest_nets, name_of
 
 METRICS = ("nc1", "nc2", "nc3")
 LIMITS = {"nc1": 0.05, "nc2": 0.3, "nc3": 0.3}
