@@ -25,6 +25,7 @@ EXAMPLES = 10
 """Calls of one function in a trial."""
 LEFT_OUT = {
     "data.get": "it downloads",
+    "web.open_page": "it opens a browser",
     "web.explorer.ExplorerServer": "it serves until it is closed",
     "studies.run_studies": "minutes, in processes of its own: kills and damage have it",
     "studies.Study.run": "the same",

@@ -15,13 +15,15 @@ from typing import Any
 import small_study
 from attack.damage import contents, extracted, write_shards
 from attack.samples import PLAN
-from attack.workers import Reporter
+from attack.workers import SECONDS, Reporter
 from neuralcollapse.cli import main
 from neuralcollapse.studies import run_studies
 from neuralcollapse.training import train
 
 MOST = 25
 """Kills of one run before it is let through."""
+CLOCK = 600
+"""Seconds of the clock for what a worker waits for; the processor's are counted in the command's own process."""
 
 
 def _train(folder: Path) -> None:
@@ -78,14 +80,14 @@ class Kills:
         randomly = random.Random(f"{self.seed}/kills/{number}")
         if name not in self.expected:
             began = time.monotonic()
-            reporter.now(f"{name} undisturbed")
+            reporter.now(f"{name} undisturbed", CLOCK)
             self._fresh(name)
             self._run(name)
             self.seconds[name], self.expected[name] = time.monotonic() - began, self._contents()
         self._fresh(name)
         kills = 0
         while kills < MOST:
-            reporter.now(f"{name}, killed {kills} times")
+            reporter.now(f"{name}, killed {kills} times", CLOCK)
             if not self._killed(name, randomly.random() * self.seconds[name] / 3):
                 break
             kills += 1
@@ -116,6 +118,7 @@ class Kills:
         child = os.fork()
         if child == 0:
             status = 1
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             try:
                 COMMANDS[name](self.folder)
                 status = 0
@@ -127,7 +130,7 @@ class Kills:
         child = self._begin(name)
         _, status = os.waitpid(child, 0)
         if status:
-            raise RuntimeError(f"{name} did not come to its end")
+            raise RuntimeError(f"{name} did not come to its end: {_status(status)}")
 
     def _killed(self, name: str, seconds: float) -> bool:
         """Whether the command was killed before it ended."""
@@ -135,6 +138,12 @@ class Kills:
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
-            raise RuntimeError(f"{name} failed after kills")
-        return os.WIFSIGNALED(status)
+        if status not in (0, signal.SIGKILL):
+            raise RuntimeError(f"{name} failed after kills: {_status(status)}")
+        return status == signal.SIGKILL
+
+
+def _status(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return "hang" if os.WTERMSIG(status) == signal.SIGPROF else f"signal {os.WTERMSIG(status)}"
+    return f"exit code {os.WEXITSTATUS(status)}"

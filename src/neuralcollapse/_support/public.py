@@ -21,11 +21,11 @@ from typing import Any, Literal
 
 from .checks import LARGEST, describe, unusual_tensor
 
-__all__ = ["explain_calls"]
+__all__ = ["explain", "explain_calls"]
 
 CLEAR = (ValueError, TypeError, OSError, NotImplementedError, ImportError)
 """Errors that are the caller's to read, unless another library wrote them, in terms of its own."""
-KNOWN = {"neuralcollapse", "torch", "numpy", "scipy", "jaxtyping", "beartype", *sys.stdlib_module_names}
+KNOWN = {"neuralcollapse", "torch", "numpy", "scipy", "jaxtyping", "beartype", "torchmetrics", *sys.stdlib_module_names}
 """Whose code an error may come from to be about the arguments; what a caller's own function raises is the caller's."""
 SKIPPED = ("forward", "features")
 """Methods of nets: they are PyTorch's, and fail as its modules do."""
@@ -35,17 +35,24 @@ def explain_calls(package: str) -> None:
     """Wrap the public functions of a package, and the methods of its public classes, as described above."""
     module = sys.modules[package]
     for name in module.__all__:
-        value = vars(module).get(name)  # not what is imported when it is first asked for
+        value: Any = vars(module).get(name)  # not what is imported when it is first asked for
         if not getattr(value, "__module__", "").startswith(package):
             continue
-        if inspect.isfunction(value):
-            wrapped = _explained(value)
-            setattr(module, name, wrapped)
-            setattr(sys.modules[value.__module__], value.__name__, wrapped)  # where pickle looks for it
-        elif inspect.isclass(value) and not _left_alone(value):
-            for base in value.__mro__:
-                if base.__module__.startswith("neuralcollapse"):
-                    _explain_methods(base)
+        explained = explain(value)
+        if explained is not value:
+            setattr(module, name, explained)
+            setattr(sys.modules[value.__module__], value.__name__, explained)  # where pickle looks for it
+
+
+def explain(value: Any) -> Any:
+    """A function wrapped as described above; a class with its methods so; anything else as it is."""
+    if inspect.isfunction(value) and not hasattr(value, "_explained"):
+        return _explained(value)
+    if inspect.isclass(value) and not _left_alone(value):
+        for base in value.__mro__:
+            if base.__module__.startswith("neuralcollapse"):
+                _explain_methods(base)
+    return value
 
 
 def _left_alone(kind: type) -> bool:

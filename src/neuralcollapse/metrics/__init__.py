@@ -7,7 +7,7 @@ stream. ``METRICS`` lists every metric with its definition, paper, range and val
 import importlib
 from typing import TYPE_CHECKING
 
-from .._support.public import explain_calls
+from .._support.public import explain, explain_calls
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from .accumulators.second_pass import SecondPass
 from .accumulators.statistics import ClassStatistics
@@ -63,7 +63,7 @@ __all__ = [
 
 def __getattr__(name: str):
     if name == "NeuralCollapse":
-        return importlib.import_module(f"{__name__}.torchmetrics").NeuralCollapse
+        return explain(importlib.import_module(f"{__name__}.torchmetrics").NeuralCollapse)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -7,6 +7,8 @@ is what they show of a network.
 import importlib
 from typing import TYPE_CHECKING
 
+from .._support.public import explain
+
 if TYPE_CHECKING:
     from . import explorer, network, report
     from ._watch import Watcher, open_page, watch
@@ -18,5 +20,5 @@ def __getattr__(name: str):
     if name in ("explorer", "network", "report"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in ("Watcher", "open_page", "watch"):
-        return getattr(importlib.import_module(f"{__name__}._watch"), name)
+        return explain(getattr(importlib.import_module(f"{__name__}._watch"), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
