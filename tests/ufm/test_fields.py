@@ -77,7 +77,7 @@ def test_a_new_field_is_one_declaration(toy, capsys):
     assert "--stretch 1.5" in command("solve", model)
 
 
-@pytest.mark.parametrize("kind", ["regularized", "normalized", "contrastive"])
+@pytest.mark.parametrize("kind", sorted(MODEL_FIELDS))
 def test_declared_fields_are_the_arguments_of_the_constructor(kind):
     parameters = inspect.signature(problems[kind].__init__).parameters
     fields = MODEL_FIELDS[kind]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .checks import describe, integer
 from .ranges import positive_scale
 
-__all__ = ["MODEL_FIELDS", "ModelField", "declare_model", "fields_of"]
+__all__ = ["MODEL_FIELDS", "ModelField", "declare_model", "fields_of", "models_by_fields"]
 
 LARGEST = 10_000_000
 """The most classes and dimensions that a model takes; more are a slip of the pen."""
@@ -25,7 +25,7 @@ class ModelField:
     Attributes:
         name: The constructor's keyword, and the key in a file.
         kind: A loss by its string form; a whole number; counts (one number, or one a class); a scale, positive and of a
-            size that can be computed with; or one of ``choices``.
+            size that can be computed with; one of ``choices``; or an array, which the model checks itself.
         words: What it is, in a line.
         default: What it is when it is not given; REQUIRED if it must be.
         minimum: The smallest whole number or count.
@@ -41,7 +41,7 @@ class ModelField:
     """
 
     name: str
-    kind: Literal["loss", "integer", "counts", "scale", "choice"]
+    kind: Literal["loss", "integer", "counts", "scale", "choice", "array"]
     words: str
     default: Any = REQUIRED
     minimum: int = 1
@@ -116,15 +116,17 @@ def declare_model(kind: str, *fields: ModelField) -> tuple[ModelField, ...]:
     return fields
 
 
+def models_by_fields() -> Mapping[str, tuple[ModelField, ...]]:
+    """The models that a form or a command line can name: those without an array."""
+    return {kind: fields for kind, fields in MODEL_FIELDS.items() if all(field.kind != "array" for field in fields)}
+
+
 def fields_of(kind: str) -> Mapping[str, ModelField]:
     """The fields of a kind of model by name."""
     return {field.name: field for field in MODEL_FIELDS[kind]}
 
 
-declare_model(
-    "regularized",
-    LOSS,
-    *SIZES,
+DECAYS = (
     ModelField(
         "weight_decay", "scale", "Weight decay on W (regularized model).", or_zero=True, label="weight decay λW"
     ),
@@ -140,6 +142,12 @@ declare_model(
         or_none=True,
         label="bias decay λb",
     ),
+)
+declare_model(
+    "regularized",
+    LOSS,
+    *SIZES,
+    *DECAYS,
     ModelField(
         "features",
         "choice",
@@ -151,3 +159,11 @@ declare_model(
 )
 declare_model("normalized", LOSS, *SIZES, TEMPERATURE)
 declare_model("contrastive", *SIZES, replace(TEMPERATURE, page=(0.0, 50.0)))
+declare_model(
+    "regression",
+    ModelField("targets", "array", "Targets Y, N rows of t numbers."),
+    SIZES[2],
+    replace(DECAYS[0], words="Weight decay on W, positive.", or_zero=False),
+    replace(DECAYS[1], words="Weight decay on H, positive.", or_zero=False),
+    DECAYS[2],
+)

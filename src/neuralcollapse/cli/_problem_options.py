@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from .._support.model_fields import MODEL_FIELDS, ModelField
+from .._support.model_fields import MODEL_FIELDS, ModelField, models_by_fields
 
 if TYPE_CHECKING:
     from ..ufm import Problem
@@ -81,12 +81,12 @@ class _Options:
 
 def _fields() -> dict[str, ModelField]:
     """The fields of all models, by their option."""
-    return {one.flag: one for fields in MODEL_FIELDS.values() for one in fields}
+    return {one.flag: one for fields in models_by_fields().values() for one in fields}
 
 
 def problem_options() -> type[_Options]:
     """A dataclass with one option for each field of the models that are declared."""
-    kinds = Literal[tuple(MODEL_FIELDS)]  # pyright: ignore[reportInvalidTypeForm]
+    kinds = Literal[tuple(models_by_fields())]  # pyright: ignore[reportInvalidTypeForm]
     words = "Model; without it: normalized if a temperature is given, contrastive for sc, else regularized."
     types: dict[str, Any] = {
         "loss": Annotated[str, Parameter(help=_fields()["loss"].words)],

@@ -1,5 +1,6 @@
 """A loss of logits that are scaled and shifted class by class: inner(delta z + iota)."""
 
+from abc import abstractmethod
 from typing import ClassVar
 
 from jaxtyping import Float, Int
@@ -43,8 +44,9 @@ class AffineLoss(LogitLoss):
     inside: ClassVar[str] = "the loss inside"
 
     @property
+    @abstractmethod
     def _inner(self) -> LogitLoss:
-        raise NotImplementedError
+        """The loss of the moved logits."""
 
     @property
     def _scale(self) -> tuple[float, ...] | None:

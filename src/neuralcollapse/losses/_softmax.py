@@ -16,6 +16,9 @@ from ._stack import LossStack, one_hot
 
 __all__ = ["SmoothedCrossEntropy"]
 
+SMALL = 0.01
+"""Mean losses below this are computed again from the log odds: 1 - p has no digits to spare where p is nearly 1."""
+
 
 class SoftmaxLinearization(Linearization):
     """Cross-entropy with smoothed targets around one array of logits; ``weights`` has one number a sample, if any."""
@@ -39,7 +42,15 @@ class SoftmaxLinearization(Linearization):
         if self.weights is not None:
             log_probabilities = log_probabilities * self.weights
         value = -(1 - self.alpha) * log_probabilities.gather(1, self.labels).mean().item()
-        return value - self.alpha * log_probabilities.mean().item() if self.alpha else value
+        if self.alpha:
+            return value - self.alpha * log_probabilities.mean().item()
+        return self._small_value() if value < SMALL else value
+
+    def _small_value(self) -> float:
+        """log(1 + e^m), averaged, m = log sum_{j != y} e^(z_j) - z_y: exact to the last digits however small."""
+        wrong = torch.logsumexp(self.logits.scatter(1, self.labels, -math.inf), dim=1, keepdim=True)
+        values = -torch.nn.functional.logsigmoid(self.logits.gather(1, self.labels) - wrong)
+        return (values if self.weights is None else values * self.weights).mean().item()
 
     @cached_property
     def probabilities(self) -> Float[Tensor, "N K"]:
@@ -149,10 +160,20 @@ class SmoothedCrossEntropy(LogitLoss):
         return SoftmaxStack(labels, num_classes, self._alpha, torch.ones(len(labels), dtype=torch.float64))
 
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """-H(u + t) where u + t is a probability vector, infinity elsewhere (row sums are taken to be zero)."""
-        target = dual + self._alpha / dual.shape[1]
-        step = torch.full_like(labels[:, None], 1 - self._alpha, dtype=dual.dtype)
-        return -entropy(target.scatter_add_(1, labels[:, None], step))
+        """-H(u + t) where u + t is a probability vector, infinity elsewhere.
+
+        Rows sum to zero, so the true class's probability is what the others leave: that keeps the digits of a small
+        entropy.
+        """
+        wrong = (dual + self._alpha / dual.shape[1]).scatter_(1, labels[:, None], 0.0)
+        rest = wrong.sum(1)
+        true = torch.where(rest < 0.5, (rest - 1) * torch.log1p(-rest.clamp(max=0.5)), torch.special.entr(1 - rest))
+        return -(entropy(wrong) + true)
+
+    def dual_rows(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, "N K"]:
+        """The per-sample gradients; the true class's entry is minus the sum of the others."""
+        wrong = super().dual_rows(logits, labels).scatter_(1, labels[:, None], 0.0)
+        return wrong.scatter_(1, labels[:, None], -wrong.sum(1, keepdim=True))
 
     def dual_centre(self, labels: Int[Tensor, " N"], num_classes: int) -> Float[Tensor, "N K"]:
         """(1-alpha) (pi - e_y): u + t = (1-alpha) pi + alpha/K."""
@@ -175,5 +196,5 @@ class SmoothedCrossEntropy(LogitLoss):
         if other * num_classes >= 1:
             return MarginOptimum(0.0, math.log(num_classes))
         true = 1 - (num_classes - 1) * other
-        value = -true * math.log(true) - (num_classes - 1) * other * math.log(other)
+        value = -true * math.log1p(-(num_classes - 1) * other) - (num_classes - 1) * other * math.log(other)
         return MarginOptimum(math.log(true / other), value)

@@ -82,8 +82,8 @@ class SupervisedContrastive(Loss):
             return tangent(slope) / norm
         turn = tangent(direction) / norm
         growth = (unit * direction).sum(1, keepdim=True) / norm
-        bend = turn * (unit * slope).sum(1, keepdim=True) + unit * (turn * slope).sum(1, keepdim=True)
-        return (tangent(state.hessian_vector(turn)) - bend - growth * tangent(slope)) / norm
+        radial = turn * (unit * slope).sum(1, keepdim=True) + unit * (turn * slope).sum(1, keepdim=True)
+        return (tangent(state.hessian_vector(turn)) - radial - growth * tangent(slope)) / norm
 
     def _checked(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         if not isinstance(features, Tensor) or not isinstance(labels, Tensor):

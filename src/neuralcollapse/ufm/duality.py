@@ -36,9 +36,9 @@ def best_on_ray(bound: Callable[[float], float], largest: float) -> float:
     scale = min(1.0, largest / 2)
     start, one, two = bound(0.0), bound(scale), bound(2 * scale)
     candidates = [start, one, two, bound(min(1.0, largest))]
-    bend = 2 * one - start - two
-    if 0 < bend < math.inf:
-        top = scale * (1 + (two - start) / (2 * bend))
+    second_difference = 2 * one - start - two
+    if 0 < second_difference < math.inf:
+        top = scale * (1 + (two - start) / (2 * second_difference))
         candidates.append(bound(min(largest, max(0.0, top))))
     if largest == math.inf:
         return max(candidates)

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from .._support.checks import integer
 from .._support.memory import check_room
-from .._support.model_fields import LARGEST, MODEL_FIELDS
+from .._support.model_fields import LARGEST, MODEL_FIELDS, ModelField
 from .._support.registry import Registry
 from .._support.tensor_checks import finite_tensor
 from .objectives.base import Objective
@@ -184,7 +184,7 @@ class Problem(ABC):
         """
         given = {field: getattr(self, field.name) for field in MODEL_FIELDS[self.kind]}
         return {
-            field.name: value.spec if field.kind == "loss" else value
+            field.name: _plain(field, value)
             for field, value in given.items()
             if not (field.quiet and value == field.default)
         }
@@ -244,6 +244,13 @@ class Problem(ABC):
         """Where a random point is drawn from, once there is room for it."""
         check_room("a point of this model", 8 * (self.num_samples + self.num_classes) * self.dim)
         return seed if isinstance(seed, Generator) else torch.Generator().manual_seed(integer("seed", seed))
+
+
+def _plain(field: ModelField, value: Any) -> Any:
+    """A field's value as JSON has it."""
+    if field.kind == "loss":
+        return value.spec
+    return value.tolist() if field.kind == "array" else value
 
 
 _NAMES = {"W": "classifier", "H": "feature array", "b": "bias"}

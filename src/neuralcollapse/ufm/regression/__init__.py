@@ -1,5 +1,6 @@
 """The unconstrained feature model of any target matrix: objective, critical points, optimum, certificate."""
 
-from .model import CriticalPoint, RegressionUFM
+from .critical_points import CriticalPoint
+from .model import RegressionUFM
 
 __all__ = ["CriticalPoint", "RegressionUFM"]

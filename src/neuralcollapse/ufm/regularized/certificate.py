@@ -17,7 +17,7 @@ from ..duality import best_on_ray, feasible_free_bias, levelled, refit_bias, spe
 from ..point import Point
 from ..results import Certificate
 from ..verdict import Evidence, judge, proved_minimum, unless_convex, value_scale
-from .nonnegative_certificate import certify_nonnegative
+from .nonnegative import certify_nonnegative
 
 if TYPE_CHECKING:
     from .model import RegularizedUFM

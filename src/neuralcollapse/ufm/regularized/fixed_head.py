@@ -114,17 +114,17 @@ def _squared_error(loss: SquaredError, classes: int, pull: float, norm: float) -
     return scale, value
 
 
-def _margin(loss: LogitLoss, classes: int, bend: float) -> tuple[float, float]:
-    """The global minimiser a >= 0 of ell(a) + bend a^2/2 and the value there."""
+def _margin(loss: LogitLoss, classes: int, pull: float) -> tuple[float, float]:
+    """The global minimiser a >= 0 of ell(a) + pull a^2/2 and the value there."""
 
     def objective(a: float) -> float:
-        return float(loss.margin_value(a, classes)) + bend / 2 * a * a
+        return float(loss.margin_value(a, classes)) + pull / 2 * a * a
 
     def slope(a: float) -> float:
-        return float(loss.margin_derivative(a, classes)) + bend * a
+        return float(loss.margin_derivative(a, classes)) + pull * a
 
     # ell >= 0, so beyond this margin the decay alone costs more than a = 0 does.
-    top = math.sqrt(2 * objective(0.0) / bend)
+    top = math.sqrt(2 * objective(0.0) / pull)
     if loss.is_convex:
         grid = np.array([0.0, top])
     else:

@@ -14,8 +14,8 @@ from ..point import Point
 from ..problem import Counts, problems
 from ..results import Certificate, Optimum
 from .certificate import certify_regularized
-from .learned import count_threshold, learned_classes
-from .nonnegative_objective import SquaredFeatures
+from .imbalanced import count_threshold, learned_classes
+from .nonnegative import SquaredFeatures
 from .objective import RegularizedObjective
 from .optimum import closed_regularized, regularized_optimum
 

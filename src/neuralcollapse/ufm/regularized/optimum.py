@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...losses import LogitLoss, SquaredError
 from ..results import Optimum
 from .broken_symmetry import broken_symmetry_optimum
-from .class_frame import ClassFrame
+from .class_logits import ClassFrame
 from .convex_program import convex_program_optimum
 from .imbalanced import NoClosedFormError, imbalanced_optimum
 from .nonnegative import nonnegative_optimum

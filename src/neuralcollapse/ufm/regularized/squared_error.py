@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...losses import SquaredError
-from .class_frame import ClassFrame
+from .class_logits import ClassFrame
 
 if TYPE_CHECKING:
     from .model import RegularizedUFM

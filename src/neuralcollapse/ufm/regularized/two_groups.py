@@ -54,8 +54,10 @@ class Group:
 
     def entropy(self, away: float, others: int) -> float:
         """The entropy of a sample's probabilities."""
-        parts = [(1, self.true(away, others)), (self.classes - 1, self.own(away, others)), (others, away)]
-        return -sum(times * p * math.log(p) for times, p in parts if times and p > 0)
+        own, true = self.own(away, others), self.true(away, others)
+        wrong = sum(times * p * math.log(p) for times, p in ((self.classes - 1, own), (others, away)) if p > 0)
+        # log p as log(1 - rest): p is nearly 1 where the entropy is small.
+        return -wrong - (true * math.log1p(-(self.classes - 1) * own - others * away) if true > 0 else 0.0)
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,8 @@ def shrink(excess: float, promised: float) -> float:
     """The factor to the minimum of the parabola with slope ``promised`` at 0 and value ``excess`` at 1, in
     [0.1, 0.5].
     """
-    bend = excess - promised
-    return min(max(-promised / (2 * bend), 0.1), 0.5) if bend > 0 else 0.5
+    above_tangent = excess - promised
+    return min(max(-promised / (2 * above_tangent), 0.1), 0.5) if above_tangent > 0 else 0.5
 
 
 def _lengthen(line: Line, value: float, slope: float, guess: float, noise: float) -> Step | None:

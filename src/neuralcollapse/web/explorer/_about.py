@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from ... import __version__, losses
-from ..._support.model_fields import MODEL_FIELDS, ModelField
+from ..._support.model_fields import ModelField, models_by_fields
 from ...losses import LogitLoss
 from ...ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM, methods
 from ...ufm.solvers import methods_registry
@@ -35,7 +35,7 @@ def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
         "results": results,
         "places": list(places),
         "losses": [_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
-        "models": {kind: [_field(field) for field in declared] for kind, declared in MODEL_FIELDS.items()},
+        "models": {kind: [_field(field) for field in declared] for kind, declared in models_by_fields().items()},
         "methods": {kind: methods(problem) for kind, problem in examples.items()},
         "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},
         "limits": {

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import losses
 from ..._support.checks import describe, integer, real
-from ..._support.model_fields import MODEL_FIELDS, ModelField
+from ..._support.model_fields import ModelField, models_by_fields
 from ..._support.registry import unknown_name
 from ...ufm import Problem, problems
 
@@ -111,8 +111,9 @@ class Limits:
 def problem_of(fields: Fields, limits: Limits) -> Problem:
     """The model that the fields name, by the names of the command line's options."""
     kind = fields.word("model", "regularized")
-    if kind not in MODEL_FIELDS:
-        raise unknown_name("model", kind, list(MODEL_FIELDS))
+    known = models_by_fields()
+    if kind not in known:
+        raise unknown_name("model", kind, list(known))
     classes = fields.integer("classes", minimum=2, maximum=limits.classes)
     per_class: int | list[int]
     if fields.has("counts"):
@@ -126,7 +127,7 @@ def problem_of(fields: Fields, limits: Limits) -> Problem:
     sizes = {"num_classes": classes, "per_class": per_class, "dim": dim}
     values = {
         field.name: sizes[field.name] if field.name in sizes else _value_of(fields, field)
-        for field in MODEL_FIELDS[kind]
+        for field in known[kind]
         if field.name in sizes or not (field.quiet or field.or_none) or fields.has(field.flag)
     }
     return problems[kind](**values)

@@ -34,8 +34,10 @@ def backtrack(
         if not len(index):
             break
         promised = (lengths * slope)[index]
-        bend = (after.values - state.values)[index] - promised
-        factor = np.nan_to_num(np.where(bend > 0, -promised / (2 * bend), 0.5), nan=0.1).clip(0.1, 0.5)
+        above_tangent = (after.values - state.values)[index] - promised
+        factor = np.nan_to_num(np.where(above_tangent > 0, -promised / (2 * above_tangent), 0.5), nan=0.1).clip(
+            0.1, 0.5
+        )
         lengths[index] *= factor
         shorter = lengths[index]
         found = model.step(*_rows(index, state.x, direction), shorter)
