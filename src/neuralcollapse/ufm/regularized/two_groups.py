@@ -36,28 +36,31 @@ class Group:
 
     def true(self, away: float, others: int) -> float:
         """The probability of the true class."""
-        return 1 - (self.classes - 1) * self.own(away, others) - others * away
+        return 1 - self.reserve + self.own(away, others)
 
     def contrast(self, away: float, others: int) -> float:
         """tau: the mean logit of this group's classes less that of the others, log p being the logits."""
-        own = self.own(away, others)
+        own = (self.reserve - others * away) / self.classes
         if own <= 0:
             return -math.inf
-        spread = math.log(self.true(away, others) / own) / self.classes if self.classes > 1 else 0.0
-        return math.log(own) - math.log(max(away, TINY)) + spread
+        spread = math.log1p((1 - self.reserve) / own) / self.classes if self.classes > 1 else 0.0
+        return math.log(own / max(away, TINY)) + spread
 
     def spread(self, away: float, others: int) -> float:
         """The logit of the true class less that of another of the group (0 for a group of one or a collapsed one)."""
         if self.classes == 1 or self.reserve >= 1:
             return 0.0
-        return math.log(self.true(away, others) / self.own(away, others))
+        return math.log1p((1 - self.reserve) / self.own(away, others))
 
     def entropy(self, away: float, others: int) -> float:
         """The entropy of a sample's probabilities."""
         own, true = self.own(away, others), self.true(away, others)
         wrong = sum(times * p * math.log(p) for times, p in ((self.classes - 1, own), (others, away)) if p > 0)
-        # log p as log(1 - rest): p is nearly 1 where the entropy is small.
-        return -wrong - (true * math.log1p(-(self.classes - 1) * own - others * away) if true > 0 else 0.0)
+        if true <= 0:
+            return -wrong
+        # Where p is nearly 1, its logarithm has the digits of what is left for the others.
+        log_true = math.log(true) if true < 0.5 else math.log1p(-(self.classes - 1) * own - others * away)
+        return -wrong - true * log_true
 
 
 @dataclass(frozen=True)
@@ -167,42 +170,25 @@ class _Between:
         )
 
     def _on_ellipse(self) -> tuple[float, float] | None:
-        """The root of kA d t_A = kB b t_B, where both contrasts t are positive; None if they are not both anywhere.
+        """The root of kA d t_A = kB b t_B, where both contrasts t are positive; None if they are not both there.
 
-        With the angle from the b axis t_A rises and t_B falls.
+        With the angle from the b axis t_A rises and t_B falls. The difference of both sides is negative where only t_B
+        is positive and positive where only t_A is, so it has one root, between their zeros: on the side where both are
+        positive, or else where neither is.
         """
         long, high = self._angles()
-
-        def at(angle: float) -> tuple[float, float]:
-            return long * math.cos(angle), high * math.sin(angle)
-
-        def contrasts(angle: float) -> tuple[float, float]:
-            b, d = at(angle)
-            tau, shift = self.taus(b, d), self.shift(b, d)
-            return tau[0] - shift, tau[1] + shift
-
-        tiny, right = 1e-18, math.pi / 2
-        low, upper = tiny, right
-        if contrasts(low)[0] < 0:
-            if contrasts(upper)[0] <= 0:
-                return None
-            low = root(lambda angle: _clip(contrasts(angle)[0]), low, upper)
-        if contrasts(upper)[1] < 0:
-            if contrasts(tiny)[1] <= 0:
-                return None
-            upper = root(lambda angle: _clip(contrasts(angle)[1]), tiny, upper)
-        if low >= upper:
-            return None
+        ours, theirs = self.first.classes, self.second.classes
 
         def balance(angle: float) -> float:
-            (b, d), (ours, theirs) = at(angle), contrasts(angle)
-            return _clip(self.first.classes * d * ours - self.second.classes * b * theirs)
+            b, d = long * math.cos(angle), high * math.sin(angle)
+            (first, second), shift = self.taus(b, d), self.shift(b, d)
+            difference = ours * d * (first - shift) - theirs * b * (second + shift)
+            return 0.0 if math.isnan(difference) else _clip(difference)
 
-        if balance(low) >= 0:
-            return at(low)
-        if balance(upper) <= 0:
-            return at(upper)
-        return at(root(balance, low, upper))
+        angle = root(balance, 1e-18, math.pi / 2)
+        b, d = long * math.cos(angle), high * math.sin(angle)
+        (first, second), shift = self.taus(b, d), self.shift(b, d)
+        return (b, d) if first - shift > 0 and second + shift > 0 else None
 
     def _unused(self) -> tuple[float, float]:
         """No contrast: tau_A = shift and tau_B = -shift, one root in b."""

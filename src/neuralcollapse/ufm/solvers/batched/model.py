@@ -22,7 +22,7 @@ from ...normalized import NormalizedUFM
 from ...point import Point
 from ...regularized import RegularizedUFM
 
-__all__ = ["BatchModel", "BatchState", "Numbers", "column", "dots"]
+__all__ = ["BatchModel", "BatchState", "Numbers", "Points", "column", "dots"]
 
 Numbers = np.ndarray
 """One float64, or one truth value, a trial."""
@@ -41,6 +41,18 @@ def column(numbers: Numbers) -> Float[Tensor, "T 1"]:
 def product(left: Tensor, right: Tensor) -> Tensor:
     """Matrix products, trial by trial."""
     return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points of many trials, block by block."""
+
+    W: Float[Tensor, "T K d"]
+    H: Float[Tensor, "T N d"]
+    b: Float[Tensor, "T K"] | None
+
+    def __getitem__(self, trial: int) -> Point:
+        return Point(self.W[trial], self.H[trial], None if self.b is None else self.b[trial])
 
 
 @dataclass
@@ -109,14 +121,12 @@ class BatchModel:
             block /= math.sqrt(scale)
         return x
 
-    def spread(self, x: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        """Rows with the entries of points; on spheres with rows of exactly unit norm."""
-        x = x.clone()
-        for block, scale in zip(self.blocks(x), self.scales, strict=True):
-            block *= math.sqrt(scale)
-            if self._row_scales is not None:
-                block /= block.norm(dim=2, keepdim=True)
-        return x
+    def points(self, x: Float[Tensor, "T D"]) -> Points:
+        """The points that rows stand for, in memory of their own; on spheres with rows of exactly unit norm."""
+        made = [block * math.sqrt(scale) for block, scale in zip(self.blocks(x), self.scales, strict=True)]
+        if self._row_scales is not None:
+            made = [block / block.norm(dim=2, keepdim=True) for block in made]
+        return Points(made[0], made[1], made[2] if self.has_bias else None)
 
     def norms(self, gradient: Float[Tensor, "T D"]) -> Numbers:
         """The gradients' Euclidean norms in the point's own entries."""

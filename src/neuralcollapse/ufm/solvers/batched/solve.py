@@ -118,7 +118,6 @@ class _Run:
         self.model = BatchModel(problem, loss, objective.scales)
         self.every = options.every or sparing_interval(objective, method, options.record)
         self.columns = Columns(problem, options.record, None if optimum is None else optimum.value)
-        self.template = starts[0]
         self.start = self.model.gather(starts)
         names = ("iteration", "seconds", *options.record)
         self.trials = [_Trial(x, {name: [] for name in names}) for x in self.start]
@@ -205,7 +204,7 @@ class _Run:
         values: list[float],
         norms: list[float],
     ) -> None:
-        points = [] if x is None else [self.template.like(row) for row in self.model.spread(x)]
+        points = None if x is None else self.model.points(x)
         found = {"iteration": iterations, "seconds": seconds, **self.columns.at(points, values, norms)}
         for name, entries in found.items():
             for trial, entry in zip(trials, entries, strict=True):
@@ -213,11 +212,10 @@ class _Run:
 
     def traces(self, seeds: Sequence[int], company: int) -> list[Trace | None]:
         """A trace of each trial; None for one that must be solved by itself."""
-        flat = self.model.spread(torch.stack([trial.x for trial in self.trials]))
-        points = [self.template.like(row.clone()) for row in flat]
+        points = self.model.points(torch.stack([trial.x for trial in self.trials]))
         return [
-            self._trace(trial, point, seed, company)
-            for trial, point, seed in zip(self.trials, points, seeds, strict=True)
+            self._trace(trial, points[index], seed, company)
+            for index, (trial, seed) in enumerate(zip(self.trials, seeds, strict=True))
         ]
 
     def _trace(self, trial: _Trial, point: Point, seed: int, company: int) -> Trace | None:
