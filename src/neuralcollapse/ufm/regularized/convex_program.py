@@ -69,7 +69,7 @@ class ClassMeansUFM(Problem):
         means = point.H * self.scale / balance
         return Point(point.classifier * balance, means, point.b)
 
-    def balanced(self, point: Point) -> Point:
+    def rebalanced(self, point: Point) -> Point:
         """The point with the same logits and the least decays: g W' = U S V', g = U S^(1/2), W = V S^(1/2)."""
         left, singular, right = torch.linalg.svd(point.H @ point.classifier.T)
         root = singular.sqrt()
@@ -158,7 +158,7 @@ def _solved(program: ClassMeansUFM) -> tuple[Point, Certificate]:
         found.append((point, program.certify(point)))
         if found[-1][1].gap <= CLOSED * abs(found[-1][1].value):
             break
-        start = program.balanced(point)
+        start = program.rebalanced(point)
     return min(found, key=lambda pair: pair[1].value)
 
 
