@@ -15,7 +15,7 @@ from neuralcollapse.studies._evidence import claims_differ, collect_evidence
 pytestmark = pytest.mark.unchecked
 
 HOME = Path(__file__).resolve().parent.parent.parent
-FILES = sorted((HOME / "evidence" / "desk").glob("*/*.json"))
+FILES = sorted(path for kind in ("desk", "again") for path in (HOME / "evidence" / kind).glob("*/*.json"))
 
 
 def pages():
@@ -67,6 +67,22 @@ def test_evidence_is_copied_from_plain_studies_of_one_profile(results, tmp_path,
     assert (facts["cells"], facts["nets"], facts["images"]) == (12, 0, [])
     assert main(arguments) == 2  # nothing at desk size
     assert "no finished study at profile desk" in capsys.readouterr().err
+
+
+def test_runs_with_other_seeds_are_copied_on_demand(results, tmp_path):
+    folder = tmp_path / "results"
+    for name, seeds in (("bound", None), ("bound@seeds", [30, 31]), ("bound@points", None)):
+        facts = json.loads((results / "geometric" / "bound" / "study.json").read_text())
+        if "@" in name:
+            facts["variation"] = {"settings": {} if seeds else {"points": 50}, "seeds": seeds}
+        (folder / "geometric" / name).mkdir(parents=True)
+        (folder / "geometric" / name / "study.json").write_text(json.dumps(facts))
+    said = collect_evidence(folder, tmp_path / "again", "smoke", again=True)
+    assert [line for line in said if "left out" not in line] == [f"geometric/bound: {facts['verdict']}"]
+    assert sum("not a run with other seeds" in line for line in said) == 2
+    assert [path.relative_to(tmp_path / "again").as_posix() for path in tmp_path.glob("again/*/*")] == [
+        "geometric/bound.json"
+    ]
 
 
 def test_a_moved_limit_is_found(results, tmp_path, monkeypatch):

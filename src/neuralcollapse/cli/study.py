@@ -206,7 +206,13 @@ def run(
 
 @study.command
 def evidence(
-    folder: Path, /, *, out: Path = Path("evidence/desk"), pictures: Path | None = None, profile: str = "desk"
+    folder: Path,
+    /,
+    *,
+    out: Path = Path("evidence/desk"),
+    pictures: Path | None = None,
+    profile: str = "desk",
+    again: bool = False,
 ) -> None:
     """Copy the verdicts of finished studies to small files, to keep and to make pages from.
 
@@ -214,6 +220,7 @@ def evidence(
 
     ```
     neuralcollapse study evidence results --out evidence/desk
+    neuralcollapse study evidence results --out evidence/again --again
     ```
 
     Parameters
@@ -226,6 +233,8 @@ def evidence(
         Folder that gets PAPER/NAME.svg, if any.
     profile
         The profile whose verdicts are copied.
+    again
+        Copy runs with other seeds (``study run ID --seeds 30,31,32``) instead of the plain ones.
 
     """
     from ..studies import check_profile, collect_evidence
@@ -233,7 +242,7 @@ def evidence(
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder")
     console = terminal(soft_wrap=True)
-    for line in collect_evidence(folder, out, check_profile(profile), pictures):
+    for line in collect_evidence(folder, out, check_profile(profile), pictures, again=again):
         console.print(line)
     say_next("make results")
 

@@ -16,19 +16,25 @@ LARGEST_PICTURE = 400_000
 """Bytes of a picture beyond which it is left out: it would weigh more than the page around it."""
 
 
-def collect_evidence(folder: Path, out: Path, profile: str = "desk", pictures: Path | None = None) -> list[str]:
+def collect_evidence(
+    folder: Path, out: Path, profile: str = "desk", pictures: Path | None = None, *, again: bool = False
+) -> list[str]:
     """Copy the verdicts of a folder of results to ``out/PAPER/NAME.json``, and pictures to ``pictures/PAPER/NAME.svg``.
 
     Only plain studies at ``profile`` whose cells all ended are copied, without anything of the machine but the time
-    that they took. Returns what was done or left out, one line a study; ValueError if there is nothing to copy.
+    that they took. With ``again`` those are copied instead that differ from the plain study in their seeds alone, to
+    see whether they come to the same verdicts.
+
+    Returns what was done or left out, one line a study; ValueError if there is nothing to copy.
     """
     said, copied = [], 0
     for path in sorted(folder.glob("*/*/study.json")):
         name = path.parent.relative_to(folder).as_posix()
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            reason = _unfit(facts, profile)
+            reason = _unfit(facts, profile, again)
             if reason is None:
+                name = facts["id"]
                 write_json(out / f"{name}.json", _condensed(facts))
                 left = "" if pictures is None else _copy_picture(path.parent, pictures / f"{name}.svg")
                 said.append(f"{name}: {facts['verdict']}{left}")
@@ -61,10 +67,13 @@ def claims_differ(study: Study, facts: Mapping[str, Any]) -> list[str]:
     return differences
 
 
-def _unfit(facts: Mapping[str, Any], profile: str) -> str | None:
+def _unfit(facts: Mapping[str, Any], profile: str, again: bool) -> str | None:
     if facts["profile"] != profile:
         return f"it was run at profile {facts['profile']}"
-    if facts.get("variation"):
+    variation = facts.get("variation")
+    if again and not (variation and variation["seeds"] and not variation["settings"]):
+        return "it is not a run with other seeds"
+    if variation and not again:
         return "it is a variation"
     if any(cell["error"] for cell in facts["cells"]):
         return "some of its cells failed"
