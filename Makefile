@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
 
-.PHONY: help venv demo test lint bench attack docs results dist clean
+.PHONY: help venv demo test lint javascript bench attack docs results dist clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -31,14 +31,20 @@ demo: $(CORE)  ## the main job on embedded data, in about two minutes: demo/repo
 test: $(DEV)  ## all tests, on all cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-lint: $(DEV)  ## ruff, pyright, import-linter
+lint: $(DEV) javascript  ## ruff, pyright, import-linter, and the scripts' own checks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache
 
+javascript:  ## prettier, eslint and tsc over the pages' scripts; skipped, saying so, where npm has no packages
+	@if [ node_modules/.package-lock.json -nt package-lock.json ] || \
+	npm ci --no-audit --no-fund --fetch-retries 1 --fetch-timeout 20000 >/dev/null 2>&1; \
+	then npm run --silent check && echo "scripts are formatted, linted and of the right types"; \
+	else echo "scripts are not checked: the packages of package.json cannot be installed here"; fi
+
 bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run, to evidence/bench/
-	@for name in metrics solvers training; do echo "== $$name"; \
+	@for name in metrics solvers training browser; do echo "== $$name"; \
 	$(BIN)/python benchmarks/$$name.py $$([ $$name = metrics ] && echo --cpu) --json evidence/bench/$$name.json || exit 1; done
 
 ATTACK ?= --minutes 3
@@ -61,4 +67,4 @@ dist:  ## wheel and sdist; the wheel is installed into a new environment elsewhe
 	rm -rf $$place
 
 clean:  ## remove what the other targets made
-	rm -rf .venv site build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv node_modules site build dist .pytest_cache .ruff_cache .hypothesis

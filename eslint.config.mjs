@@ -6,7 +6,7 @@ const pages = ["src/neuralcollapse/web/**/*.js", "docs/assets/*.js"];
 export default [
   { ignores: [".venv", "node_modules", "site", "build", "dist"] },
   { files: ["**/*.js", "**/*.mjs"], ...js.configs.recommended },
-  { files: pages, languageOptions: { globals: globals.browser } },
+  { files: pages, languageOptions: { globals: { ...globals.browser, Plotly: "readonly", module: "readonly" } } },
   { files: ["**/*.mjs"], languageOptions: { globals: globals.node } },
   {
     files: ["**/*.js", "**/*.mjs"],

@@ -39,7 +39,7 @@ class Tables:
             print("| " + " | ".join(row) + " |", flush=True)
         self.parts.setdefault(part, []).append({"title": title, "columns": columns, "rows": rows})
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, seconds: str = "processor") -> None:
         before = json.loads(path.read_text())["tables"] if path.exists() else {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"machine": machine(), "tables": before | self.parts}, indent=1) + "\n")
+        path.write_text(json.dumps({"machine": machine(seconds), "tables": before | self.parts}, indent=1) + "\n")

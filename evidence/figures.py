@@ -169,7 +169,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _machine(facts: dict[str, Any]) -> str:
     return (
-        f"{facts['seconds'].capitalize()} seconds on {facts['threads']} thread of {facts['cores']} cores "
+        f"{facts['seconds'].capitalize()} seconds on {facts['threads']} thread{'s' * (facts['threads'] > 1)} of "
+        f"{facts['cores']} cores "
         f"({facts['processor']}), torch {facts['torch']}."
     )
 
@@ -186,5 +187,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "bench-near": bench_near,
     "bench-solvers": lambda: bench("solvers"),
     "bench-training": lambda: bench("training"),
+    "bench-browser": lambda: bench("browser"),
 }
 """What pages have between marks, by name."""

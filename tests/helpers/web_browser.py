@@ -20,9 +20,9 @@ ARGUMENTS = [
 class Watched:
     """A page whose messages, errors and requests are kept."""
 
-    def __init__(self, browser, server, width=1280, scheme="light", motion="no-preference"):
+    def __init__(self, browser, server, width=1280, scheme="light", motion="no-preference", touch=False):
         self.context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion=motion
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion=motion, has_touch=touch
         )
         self.page = self.context.new_page()
         self.page.set_default_timeout(200_000)  # a busy machine takes minutes for what takes a second

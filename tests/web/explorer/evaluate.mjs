@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const ufm = await import(pathToFileURL(process.argv[2]).href);
+const part = (name) => import(new URL(name, pathToFileURL(`${process.argv[2]}/`)).href);
+const ufm = { ...(await part("ufm.js")), ...(await part("measures.js")), ...(await part("optimum.js")) };
 const answers = JSON.parse(readFileSync(0, "utf-8")).map(({ problem, point, steps }) => {
   const given = {
     W: Float64Array.from(point.W),
@@ -16,7 +17,7 @@ const answers = JSON.parse(readFileSync(0, "utf-8")).map(({ problem, point, step
   return {
     value,
     correct,
-    gradient: [gradient.W, gradient.H, ...(gradient.b ? [gradient.b] : [])].flatMap((part) => Array.from(part)),
+    gradient: [gradient.W, gradient.H, ...(gradient.b ? [gradient.b] : [])].flatMap((rows) => Array.from(rows)),
     ...ufm.collapse(problem, given, labels),
     least: ufm.leastValue(problem),
     end: descent.now.value,

@@ -27,7 +27,7 @@ def ask(questions):
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node on this machine")
-    model = resources.files("neuralcollapse.web.explorer") / "static" / "collapse" / "ufm.js"
+    model = resources.files("neuralcollapse.web.explorer") / "static" / "collapse" / "model"
     script = Path(__file__).with_name("evaluate.mjs")
     command = [node, "--no-warnings", "--experimental-default-type=module", str(script), str(model)]
     done = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, timeout=120)

@@ -1,21 +1,28 @@
+// @ts-check
 // The page: tabs, state, and which view is brought up to date when.
 
 import * as state from "./page/state.js";
 import * as api from "./page/api.js";
-import { $, notice } from "./page/dom.js";
+import { $, message, notice } from "./page/dom.js";
 import { buildModel } from "./views/model.js";
 import { redrawOptimum, updateOptimum } from "./views/optimum.js";
 import { buildSolve, markStale } from "./views/solve.js";
 import { buildLandscape, updateLandscape } from "./views/landscape.js";
 import { updateResults, updateStudy } from "./views/results.js";
-import { buildNetwork, updateNetwork } from "./views/network.js";
+import { buildNetwork, updateNetwork } from "./views/network/view.js";
 import { CollapseView } from "./collapse/view.js";
 import { BASE } from "./collapse/scenes.js";
 
 const tabs = ["collapse", "network", "optimum", "solve", "landscape", "results"];
+/** @type {Map<string, number>} frames that are asked for, by what they are for */
 const pending = new Map();
+/** @type {{field: string | null} | null} what of the landscape has changed since its last frame; null in it: all */
+let landscape = null;
+/** @type {About} */
 let about;
+/** @type {HTMLElement} */
 let model;
+/** @type {CollapseView | null} */
 let collapse = null;
 
 const collapseSettings = () =>
@@ -23,18 +30,20 @@ const collapseSettings = () =>
     [...Object.keys(BASE), "scene"].map((name) => [name, state.get(`c.${name}`)]).filter(([, value]) => value !== ""),
   );
 
-// The fields of the server's own questions for a problem of the view "Collapse".
+/** A loss as the server reads it. @param {import("./collapse/model/ufm.js").Loss} loss */
+function specOf(loss) {
+  if (loss.kind === "focal") return `focal:gamma=${loss.gamma}`;
+  if (loss.kind === "ls") return `ls:alpha=${loss.alpha}`;
+  return loss.kind === "mse" ? `mse:alpha=1,target=${loss.target}` : "ce";
+}
+
+/** The fields of the server's own questions for a problem of the view "Collapse".
+ * @param {import("./collapse/model/ufm.js").Problem} problem */
 function fieldsOf(problem) {
-  const names = {
-    ce: "ce",
-    focal: `focal:gamma=${problem.loss.gamma}`,
-    ls: `ls:alpha=${problem.loss.alpha}`,
-    mse: `mse:alpha=1,target=${problem.loss.target}`,
-  };
   const spheres = problem.model === "normalized";
   return {
     model: problem.model,
-    loss: names[problem.loss.kind],
+    loss: specOf(problem.loss),
     classes: problem.counts.length,
     counts: problem.counts.join(" "),
     dim: problem.dim,
@@ -68,6 +77,7 @@ function buildCollapse() {
 }
 
 // Once a frame: the queue of questions keeps one under way and the newest waiting, so pictures follow the hand.
+/** @param {string} kind @param {() => void} work */
 function later(kind, work) {
   if (pending.has(kind)) return;
   pending.set(
@@ -93,6 +103,7 @@ function showTab() {
   return current;
 }
 
+/** @param {string | null} changed the field, or null for all */
 function update(changed) {
   const current = showTab();
   if (current === "collapse") {
@@ -107,31 +118,28 @@ function update(changed) {
   } else if (current === "solve") {
     markStale();
   } else if (current === "landscape") {
-    // Two fields that change within the pause both count.
-    const all =
-      changed === null ||
-      changed === "tab" ||
-      (pending.has("landscape-field") && pending.get("landscape-field") !== changed);
-    pending.set("landscape-field", all ? null : changed);
+    // Two fields that change before the next frame both count.
+    const all = changed === null || changed === "tab" || (landscape !== null && landscape.field !== changed);
+    landscape = { field: all ? null : changed };
     later("landscape", () => {
-      const field = pending.get("landscape-field");
-      pending.delete("landscape-field");
+      const field = landscape?.field ?? null;
+      landscape = null;
       updateLandscape(field);
     });
   } else if (current === "results") {
-    if (changed === "study") updateStudy().catch((error) => notice("results-error", error.message));
+    if (changed === "study") updateStudy().catch((error) => notice("results-error", message(error)));
     else updateResults(about);
   }
 }
 
 function buildTabs() {
-  document.querySelector(".skip").addEventListener("click", (event) => {
+  document.querySelector(".skip")?.addEventListener("click", (event) => {
     event.preventDefault();
     $("content").focus();
   });
   for (const name of tabs) $(`tab-${name}`).addEventListener("click", () => state.set("tab", name));
-  document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  /** @type {HTMLElement | null} */ (document.querySelector("[role=tablist]"))?.addEventListener("keydown", (event) => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     const place = tabs.indexOf(state.get("tab"));
     const next =
       event.key === "Home"
@@ -152,7 +160,7 @@ async function start() {
   try {
     about = await api.get("about");
   } catch (error) {
-    notice("failure", error.message);
+    notice("failure", message(error));
     return;
   }
   $("version").textContent = `Version ${about.version}.`;

@@ -1,17 +1,20 @@
+// @ts-check
 // The 3-D view: four classes by epoch, one loss at a time.
 "use strict";
 (() => {
   const page = window.neuralcollapse;
-  const view = document.querySelector(".solid-view");
+  const view = /** @type {HTMLElement} */ (document.querySelector(".solid-view"));
   if (!page.seesSolids) {
     view.classList.add("flat");
     return;
   }
-  const { classes, colours, losses, reference } = JSON.parse(document.getElementById("watched").textContent);
-  const box = document.getElementById("solid");
-  const slider = document.getElementById("epoch");
-  const shown = document.getElementById("epoch-shown");
-  const play = document.getElementById("play");
+  /** @typedef {{epoch: number, means: number[][], features: number[][][], classifier: number[][]}} Frame
+   *  @type {{classes: string[], colours: string[], losses: {name: string, frames: Frame[]}[], reference: number[][]}} */
+  const { classes, colours, losses, reference } = JSON.parse(document.getElementById("watched")?.textContent ?? "{}");
+  const box = /** @type {HTMLElement} */ (document.getElementById("solid"));
+  const slider = /** @type {HTMLInputElement} */ (document.getElementById("epoch"));
+  const shown = /** @type {HTMLElement} */ (document.getElementById("epoch-shown"));
+  const play = /** @type {HTMLElement} */ (document.getElementById("play"));
   const pairs = [
     [0, 1],
     [0, 2],
@@ -20,21 +23,30 @@
     [1, 3],
     [2, 3],
   ];
-  const axes = (points) => ({ x: points.map((p) => p[0]), y: points.map((p) => p[1]), z: points.map((p) => p[2]) });
-  const edges = (corners) => axes(pairs.flatMap(([i, j]) => [corners[i], corners[j], [null, null, null]]));
+  const axes = (/** @type {(number | null)[][]} */ points) => ({
+    x: points.map((p) => p[0]),
+    y: points.map((p) => p[1]),
+    z: points.map((p) => p[2]),
+  });
+  const edges = (/** @type {number[][]} */ corners) =>
+    axes(pairs.flatMap(([i, j]) => [corners[i], corners[j], [null, null, null]]));
   let loss = 0,
     timer = 0;
 
   // Between two frames the points move along straight lines.
-  const between = (a, b, share) =>
-    Array.isArray(a) ? a.map((entry, i) => between(entry, b[i], share)) : a + share * (b - a);
+  const rows = (/** @type {number[][]} */ a, /** @type {number[][]} */ b, /** @type {number} */ share) =>
+    a.map((row, i) => row.map((entry, j) => entry + share * (b[i][j] - entry)));
   const traces = (share = 0) => {
     const { frames } = losses[loss];
     const [now, next] = [frames[Number(slider.value)], frames[Math.min(Number(slider.value) + 1, frames.length - 1)]];
-    const part = (name) => (share ? between(now[name], next[name], share) : now[name]);
-    const frame = { means: part("means"), features: part("features"), classifier: part("classifier") };
+    const frame = {
+      means: rows(now.means, next.means, share),
+      features: now.features.map((cloud, k) => rows(cloud, next.features[k], share)),
+      classifier: rows(now.classifier, next.classifier, share),
+    };
     const { ink } = page.colours();
     const thin = { type: "scatter3d", mode: "lines", hoverinfo: "skip", showlegend: false };
+    /** @type {object[]} */
     const list = [
       { ...thin, ...edges(reference), line: { color: "#999", width: 2 } },
       { ...thin, ...edges(frame.means), line: { color: ink, width: 4 } },
@@ -82,7 +94,7 @@
     );
   const draw = (share = 0) => {
     const { epoch } = losses[loss].frames[Number(slider.value)];
-    shown.textContent = epoch;
+    shown.textContent = String(epoch);
     slider.setAttribute("aria-valuetext", `epoch ${epoch}`);
     return Plotly.react(box, traces(share), layout(), { ...page.options, displayModeBar: false });
   };
@@ -92,13 +104,13 @@
     play.textContent = "Play";
   };
 
-  slider.max = losses[0].frames.length - 1;
-  slider.value = 0;
+  slider.max = String(losses[0].frames.length - 1);
+  slider.value = "0";
   slider.addEventListener("input", () => {
     stop();
     draw();
   });
-  document.querySelectorAll("input[name=loss]").forEach((input) => {
+  /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll("input[name=loss]")).forEach((input) => {
     input.addEventListener("change", () => {
       loss = Number(input.value);
       draw();
@@ -109,7 +121,7 @@
       stop();
       return;
     }
-    if (slider.value === slider.max) slider.value = 0;
+    if (slider.value === slider.max) slider.value = "0";
     play.textContent = "Pause";
     draw();
     let part = 0;
@@ -119,7 +131,7 @@
         return;
       }
       part = (part + 1) % 4;
-      if (part === 0) slider.value = Number(slider.value) + 1;
+      if (part === 0) slider.value = String(Number(slider.value) + 1);
       draw(part / 4);
     }, 110);
   };

@@ -1,87 +1,54 @@
 // @ts-check
 // The view "Collapse": a small model rolls downhill before one's eyes, and everything in it can be touched.
 
-import {
-  Descent,
-  collapse,
-  copyOf,
-  gradientSquare,
-  labelsOf,
-  leastValue,
-  meansOf,
-  normal,
-  randomPoint,
-} from "./ufm.js";
-import { Stage, classColour, colour, drawCosines, magnify } from "./stage.js";
-import { History, Timeline } from "./timeline.js";
-import { BASE, SCENES } from "./scenes.js";
-import { pictureOf } from "./space3.js";
+import { classColour } from "../page/colours.js";
 import { el } from "../page/dom.js";
 import { show } from "../page/numbers.js";
+import { Form } from "./form.js";
+import { collapse } from "./model/measures.js";
+import { leastValue } from "./model/optimum.js";
+import { Descent, copyOf, gradientSquare, labelsOf, normal, randomPoint } from "./model/ufm.js";
+import { arrange, rowScaleOf } from "./picture/arrange.js";
+import { magnify, paintCosines } from "./picture/marks.js";
+import { Stage, sharp } from "./picture/stage.js";
+import { History, Timeline } from "./picture/timeline.js";
+import { saveGif, savePng, saveSvg } from "./save.js";
+import { SCENES } from "./scenes.js";
+import { SIZES, problemOf, settingsOf } from "./settings.js";
 
-/** @typedef {import("./ufm.js").Problem} Problem @typedef {import("./ufm.js").Point} Point
- *  @typedef {{verdict: string, gap: number | null, curvature: number | null, escape: {W: number[], H: number[], b: number[] | null} | null}} Verdict
- *  @typedef {{read: () => Record<string, string>, write: (settings: Record<string, string>) => void,
+/** @typedef {import("./model/ufm.js").Problem} Problem @typedef {import("./model/ufm.js").Point} Point
+ *  @typedef {import("./picture/stage.js").Item} Item @typedef {import("./settings.js").Settings} Settings
+ *  @typedef {{read: () => Settings, write: (settings: Settings) => void,
  *    certify: null | ((problem: Problem, point: Point) => Promise<Verdict>),
  *    least: null | ((problem: Problem) => Promise<number | null>)}} Host */
 
-const LIMITS = { classes: 100, samples: 400, dim: 100 };
-const SLIDERS = [
-  { name: "classes", words: "classes K", min: 2, max: 12, step: 1 },
-  { name: "per_class", words: "samples a class n", min: 1, max: 40, step: 1 },
-  { name: "dim", words: "dimensions d", min: 1, max: 12, step: 1 },
-  { name: "minority", words: "minority's share", min: 0.02, max: 1, log: true },
-  { name: "weight_decay", words: "weight decay λW", min: 1e-4, max: 1, log: true },
-  { name: "feature_decay", words: "feature decay λH", min: 1e-4, max: 1, log: true },
-  { name: "temperature", words: "temperature τ", min: 0.1, max: 30, log: true },
-  { name: "gamma", words: "focal γ", min: 0, max: 8, step: 0.1 },
-  { name: "alpha", words: "smoothing α", min: 0.01, max: 0.9, log: true },
-  { name: "target", words: "target M", min: 0.5, max: 20, log: true },
+const HINT =
+  "Drag a dot, a ring or an arrow and let go; drag elsewhere to turn. Keys: arrows turn, “,” and “.” choose a class, " +
+  "Shift and arrows move it, space plays.";
+
+/** @type {import("./picture/timeline.js").Panel[]} */
+const PANELS = [
+  { title: "", log: false, curves: [{ name: "value", words: "loss", colour: "c0" }] },
+  {
+    title: "",
+    log: true,
+    curves: [
+      { name: "nc1", words: "NC1", colour: "c1" },
+      { name: "nc2", words: "NC2", colour: "c2" },
+      { name: "nc3", words: "NC3", colour: "c4" },
+      { name: "gap", words: "gap", colour: "c6" },
+    ],
+  },
+  {
+    title: "",
+    log: false,
+    range: [0, 1],
+    curves: [
+      { name: "accuracy", words: "accuracy", colour: "c0" },
+      { name: "nc4", words: "NC4", colour: "c3" },
+    ],
+  },
 ];
-const LOSS_NAMES = { ce: "cross-entropy", focal: "focal", ls: "label smoothing", mse: "squared error" };
-
-/** Counts of the classes: the second half of them may be a minority. @param {Record<string, string>} settings */
-function countsOf(settings) {
-  const count = bounded(settings.classes, 2, LIMITS.classes);
-  const each = bounded(settings.per_class, 1, Math.floor(LIMITS.samples / count));
-  const small = Math.max(1, Math.round(each * Number(settings.minority)));
-  return Array.from({ length: count }, (_, k) => (k < Math.ceil(count / 2) ? each : Math.min(each, small)));
-}
-
-/** @param {string} text @param {number} low @param {number} high */
-function bounded(text, low, high) {
-  return Math.max(low, Math.min(high, Math.round(Number(text)) || low));
-}
-
-/** @param {Record<string, string>} settings @returns {Problem} */
-export function problemOf(settings) {
-  const positive = (/** @type {string} */ name) => Math.max(0, Number(settings[name])) || Number(BASE[name]);
-  /** @type {import("./ufm.js").Loss} */
-  const loss =
-    settings.loss === "focal"
-      ? { kind: "focal", gamma: Math.max(0, Number(settings.gamma) || 0) }
-      : settings.loss === "ls"
-        ? { kind: "ls", alpha: Math.min(0.99, positive("alpha")) }
-        : settings.loss === "mse"
-          ? { kind: "mse", alpha: 1, target: positive("target") }
-          : { kind: "ce" };
-  return {
-    model: settings.model === "normalized" ? "normalized" : "regularized",
-    loss,
-    counts: countsOf(settings),
-    dim: bounded(settings.dim, 1, LIMITS.dim),
-    weightDecay: positive("weight_decay"),
-    featureDecay: positive("feature_decay"),
-    biasDecay: settings.bias === "free" ? 0 : null,
-    temperature: positive("temperature"),
-  };
-}
-
-/** All settings: the scene's, where the address says nothing else. @param {Record<string, string>} given */
-function settingsOf(given) {
-  const scene = SCENES.find((entry) => entry.id === given.scene);
-  return { ...BASE, ...scene?.settings, ...given };
-}
 
 export class CollapseView {
   /** @param {HTMLElement} root @param {Host} host */
@@ -89,18 +56,57 @@ export class CollapseView {
     this.host = host;
     this.playing = !window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.speed = 1;
-    this.steps = 0;
-    this.frames = 0;
-    this.chosen = [0, 1, 2, 3];
-    /** @type {number[][]} */
-    this.basis = [];
-    this.radius = 1;
-    this.history = new History();
-    this.asked = 0;
-    this.aimed = 0;
+    this.canvas = el("canvas", { class: "stage", tabindex: 0, role: "img" });
+    this.lens = el("canvas", { class: "lens", "aria-hidden": "true" });
+    this.curves = el("canvas", {
+      class: "curves",
+      role: "img",
+      "aria-label": "Loss, collapse and accuracy over the steps",
+    });
+    this.matrix = el("canvas", { class: "cosines", role: "img", "aria-label": "Cosines between class means" });
+    this.badge = el("p", { class: "badge", role: "status" });
+    this.numbers = el("dl", { class: "numbers" });
+    this.sceneWords = el("p", { class: "lead scene-words" });
+    this.classChips = el("div", { class: "class-chips" });
+    this.playButton = button("", null, () => this.play(!this.playing));
+    this.playButton.classList.add("primary");
+    this.escapeButton = button("Escape", null, () => this.escape());
+    this.escapeButton.hidden = true;
+    this.sceneLinks = SCENES.map((scene, index) => {
+      const link = button(`${index + 1}. ${scene.title}`, `Key ${index + 1}`, () => this.scene(scene.id));
+      link.classList.add("chip");
+      return link;
+    });
+    this.form = new Form((changed) => this.change(changed));
     this.#build(root);
+    this.stage = new Stage(this.canvas, {
+      grab: (item) => this.#grab(item),
+      move: (item, by) => this.#moveItem(item, by),
+      drop: () => this.#drop(),
+    });
+    this.history = new History();
+    this.timeline = new Timeline(this.curves, PANELS, (row) => this.#readOut(row));
     this.timeline.history = this.history;
     this.settings = settingsOf(host.read());
+    this.problem = problemOf(this.settings);
+    this.labels = labelsOf(this.problem);
+    this.descent = new Descent(this.problem, randomPoint(this.problem, 0));
+    this.chosen = [0, 1, 2, 3];
+    /** @type {number[][]} the directions of the picture */
+    this.basis = [];
+    /** @type {{rows: Map<number, Float64Array>, block: "W" | "H"} | null} what a hand holds */
+    this.held = null;
+    /** @type {Verdict | null} */
+    this.verdict = null;
+    /** @type {number | null} */
+    this.least = null;
+    /** @type {number | null} */
+    this.margin = null;
+    /** @type {Record<string, number | null>} */
+    this.now = {};
+    this.radius = this.startRadius = 1;
+    this.steps = this.frames = this.debt = this.still = 0;
+    this.asked = this.aimed = 0;
     this.restart();
     const loop = () => {
       this.frame();
@@ -113,21 +119,9 @@ export class CollapseView {
 
   /** @param {HTMLElement} root */
   #build(root) {
-    this.canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "stage", tabindex: 0, role: "img" }));
-    this.lens = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "lens", "aria-hidden": "true" }));
-    this.curves = /** @type {HTMLCanvasElement} */ (
-      el("canvas", { class: "curves", role: "img", "aria-label": "Loss, collapse and accuracy over the steps" })
-    );
-    this.matrix = /** @type {HTMLCanvasElement} */ (
-      el("canvas", { class: "cosines", role: "img", "aria-label": "Cosines between class means" })
-    );
-    this.badge = el("p", { class: "badge", role: "status" });
-    this.escapeButton = /** @type {HTMLButtonElement} */ (
-      el("button", { type: "button", hidden: true, onclick: () => this.escape() }, "Escape")
-    );
-    this.numbers = el("dl", { class: "numbers" });
-    this.sceneWords = el("p", { class: "lead scene-words" });
-    this.playButton = el("button", { type: "button", class: "primary", onclick: () => this.play(!this.playing) });
+    const faster = () => {
+      this.speed = 2 ** Number(speed.value);
+    };
     const speed = el("input", {
       type: "range",
       min: -2,
@@ -135,114 +129,46 @@ export class CollapseView {
       step: 0.5,
       value: 0,
       "aria-label": "speed",
-      oninput: (/** @type {Event} */ event) =>
-        (this.speed = 2 ** Number(/** @type {HTMLInputElement} */ (event.target).value)),
+      oninput: faster,
     });
+    const gif = button("GIF", "The next seconds as a moving picture", () => saveGif(this, gif));
+    const large = button("Large type", "Larger letters, for a lecture room", () => this.enlarge(large));
+    large.setAttribute("aria-pressed", "false");
     const tools = el(
       "div",
       { class: "tools" },
       this.playButton,
-      el("button", { type: "button", onclick: () => this.once() }, "Step"),
+      button("Step", null, () => this.once()),
       el("label", { class: "speed" }, "Speed", speed),
-      el("button", { type: "button", title: "Another random start", onclick: () => this.reseed() }, "Shuffle"),
-      el(
-        "button",
-        { type: "button", title: "Push everything in a random direction", onclick: () => this.kick() },
-        "Kick",
-      ),
-      el(
-        "button",
-        { type: "button", title: "Put it at zero, a strict saddle", onclick: () => this.restart("zero") },
-        "To the saddle",
-      ),
+      button("Shuffle", "Another random start", () => this.reseed()),
+      button("Kick", "Push everything in a random direction", () => this.kick()),
+      button("To the saddle", "Put it at zero, a strict saddle", () => this.restart("zero")),
       this.escapeButton,
       el(
-        "button",
-        { type: "button", title: "The picture as a PNG file", onclick: () => this.savePicture() },
-        "Save picture",
+        "span",
+        { class: "save", role: "group", "aria-label": "Save the picture" },
+        el("span", { class: "soft" }, "Save"),
+        button("PNG", "This moment, in pixels", () => savePng(this)),
+        button("SVG", "This moment, in lines: sharp at any size", () => saveSvg(this)),
+        gif,
       ),
-      el(
-        "button",
-        {
-          type: "button",
-          title: "Larger letters, for a lecture room",
-          "aria-pressed": "false",
-          onclick: (/** @type {Event} */ event) => this.enlarge(/** @type {HTMLElement} */ (event.currentTarget)),
-        },
-        "Large type",
-      ),
+      large,
     );
-    this.sceneLinks = SCENES.map((scene, index) =>
-      el(
-        "button",
-        { type: "button", class: "chip", onclick: () => this.scene(scene.id), title: `Key ${index + 1}` },
-        `${index + 1}. ${scene.title}`,
-      ),
-    );
-    this.controls = el("form", {
-      class: "collapse-controls",
-      onsubmit: (/** @type {Event} */ event) => event.preventDefault(),
-    });
-    this.fields = this.#fields();
-    this.controls.append(...this.fields.map((field) => field.node));
-    this.classChips = el("div", { class: "class-chips" });
     root.replaceChildren(
-      el("div", { class: "scenes", role: "group", "aria-label": "Scenes" }, ...this.sceneLinks),
+      el("div", { class: "scenes", role: "group", "aria-label": "Scenes" }, this.sceneLinks),
       this.sceneWords,
       el(
         "div",
         { class: "collapse" },
-        el(
-          "div",
-          { class: "stage-box" },
-          this.canvas,
-          this.lens,
-          tools,
-          el(
-            "p",
-            { class: "hint" },
-            "Drag a dot, a ring or an arrow and let go; drag elsewhere to turn. Keys: arrows turn, “,” and “.” choose a class, Shift and arrows move it, space plays.",
-          ),
-        ),
+        el("div", { class: "stage-box" }, this.canvas, this.lens, tools, el("p", { class: "hint" }, HINT)),
         el("div", { class: "side" }, this.badge, this.numbers, this.curves),
       ),
       el(
         "div",
         { class: "collapse-below" },
-        el("div", { class: "card" }, el("h2", {}, "Change it while it runs"), this.controls),
+        el("div", { class: "card" }, el("h2", {}, "Change it while it runs"), this.form.node),
         el("div", { class: "card" }, el("h2", {}, "Cosines of the class means"), this.matrix, this.classChips),
       ),
-    );
-    this.stage = new Stage(this.canvas, {
-      grab: (item) => this.#grab(item),
-      move: (item, by) => this.#moveItem(item, by),
-      drop: () => this.#drop(),
-    });
-    this.timeline = new Timeline(
-      this.curves,
-      [
-        { title: "", log: false, curves: [{ name: "value", words: "loss", colour: "c0" }] },
-        {
-          title: "",
-          log: true,
-          curves: [
-            { name: "nc1", words: "NC1", colour: "c1" },
-            { name: "nc2", words: "NC2", colour: "c2" },
-            { name: "nc3", words: "NC3", colour: "c4" },
-            { name: "gap", words: "gap", colour: "c6" },
-          ],
-        },
-        {
-          title: "",
-          log: false,
-          range: [0, 1],
-          curves: [
-            { name: "accuracy", words: "accuracy", colour: "c0" },
-            { name: "nc4", words: "NC4", colour: "c3" },
-          ],
-        },
-      ],
-      (row) => this.#readOut(row),
     );
     window.addEventListener("keydown", (event) => {
       const busy =
@@ -257,90 +183,20 @@ export class CollapseView {
     });
   }
 
-  #fields() {
-    const choice = (
-      /** @type {string} */ name,
-      /** @type {string} */ words,
-      /** @type {Record<string, string>} */ options,
-    ) => {
-      const select = el(
-        "select",
-        {
-          name,
-          onchange: (/** @type {Event} */ event) =>
-            this.change({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }),
-        },
-        ...Object.entries(options).map(([value, text]) => el("option", { value }, text)),
-      );
-      return {
-        name,
-        node: el("label", {}, el("span", {}, words), select),
-        set: (/** @type {string} */ value) => /** @type {HTMLSelectElement} */ ((select).value = value),
-      };
-    };
-    const slider = (
-      /** @type {{name: string, words: string, min: number, max: number, step?: number, log?: boolean}} */ {
-        name,
-        words,
-        min,
-        max,
-        step,
-        log,
-      },
-    ) => {
-      const [low, high] = log ? [Math.log10(min), Math.log10(max)] : [min, max];
-      const output = el("output", {});
-      const input = /** @type {HTMLInputElement} */ (
-        el("input", {
-          type: "range",
-          name,
-          min: low,
-          max: high,
-          step: step ?? 0.01,
-          oninput: (/** @type {Event} */ event) => {
-            const place = Number(/** @type {HTMLInputElement} */ (event.target).value);
-            this.change({ [name]: String(Number((log ? 10 ** place : place).toPrecision(3))) });
-          },
-        })
-      );
-      return {
-        name,
-        node: el("label", {}, el("span", {}, words), input, output),
-        set: (/** @type {string} */ value) => {
-          input.value = String(log ? Math.log10(Number(value)) : value);
-          output.textContent = show(Number(value), 3);
-        },
-      };
-    };
-    return [
-      choice("model", "model", { regularized: "weight decay", normalized: "spheres" }),
-      choice("loss", "loss", LOSS_NAMES),
-      choice("bias", "bias", { none: "none", free: "free" }),
-      ...SLIDERS.map(slider),
-    ];
-  }
-
   // the run ------------------------------------------------------------------------------------------------------------
 
-  /** Begin again. @param {string} [start] */
+  /** Begin again. @param {"random" | "zero" | "small"} [start] */
   restart(start) {
     this.problem = problemOf(this.settings);
     this.labels = labelsOf(this.problem);
-    const scene = SCENES.find((entry) => entry.id === this.settings.scene);
-    const how = start ?? scene?.start ?? "random";
-    const scale = how === "zero" ? 0 : how === "small" ? 0.3 : 1.2;
-    const point = randomPoint(
-      this.problem,
-      Number(this.settings.seed) || 0,
-      this.problem.model === "normalized" ? 1 : scale,
-    );
+    const spheres = this.problem.model === "normalized";
+    const how = start ?? SCENES.find((entry) => entry.id === this.settings.scene)?.start ?? "random";
+    const scale = { zero: 0, small: 0.3, random: 1.2 }[how];
+    const point = randomPoint(this.problem, Number(this.settings.seed) || 0, spheres ? 1 : scale);
     this.descent = new Descent(this.problem, point);
-    this.startRadius = this.problem.model === "normalized" ? 1 : Math.max(scale, 0.5);
-    this.radius = this.startRadius;
+    this.radius = this.startRadius = spheres ? 1 : Math.max(scale, 0.5);
     this.basis = [];
-    this.steps = 0;
-    this.debt = 0;
-    this.still = 0;
+    this.steps = this.debt = this.still = 0;
     this.history.clear();
     const count = this.problem.counts.length;
     this.chosen = this.chosen.filter((label) => label < count);
@@ -361,26 +217,23 @@ export class CollapseView {
     this.margin = known?.margin ?? null;
     this.timeline.ends = { value: this.least };
     const aimed = ++this.aimed;
-    if (this.least === null && this.host.least) {
-      this.host.least(this.problem).then(
-        (value) => {
-          if (aimed !== this.aimed) return;
-          this.least = value;
-          this.timeline.ends = { value };
-          this.#draw();
-        },
-        () => undefined,
-      );
-    }
+    if (this.least !== null || !this.host.least) return;
+    this.host.least(this.problem).then(
+      (value) => {
+        if (aimed !== this.aimed) return;
+        this.least = value;
+        this.timeline.ends = { value };
+        this.#draw();
+      },
+      () => undefined,
+    );
   }
 
-  /** Other settings while it runs; other sizes begin anew. @param {Record<string, string>} changed */
+  /** Other settings while it runs; other sizes begin anew. @param {Settings} changed */
   change(changed) {
-    const sizes = ["model", "classes", "per_class", "dim", "minority", "bias"];
-    const same = !Object.keys(changed).some((name) => sizes.includes(name));
     this.settings = { ...this.settings, ...changed };
     this.#save();
-    if (!same) {
+    if (Object.keys(changed).some((name) => SIZES.includes(name))) {
       this.restart();
       return;
     }
@@ -395,25 +248,23 @@ export class CollapseView {
 
   /** @param {string} id */
   scene(id) {
-    const scene = SCENES.find((entry) => entry.id === id) ?? SCENES[0];
-    this.settings = settingsOf({ scene: scene.id });
+    this.settings = settingsOf({ scene: (SCENES.find((entry) => entry.id === id) ?? SCENES[0]).id });
     this.chosen = [0, 1, 2, 3];
     this.#save();
     this.restart();
   }
 
-  /** Settings from an address; nothing happens if they are those that run. @param {Record<string, string>} settings */
+  /** Settings from an address; nothing happens if they are those that run. @param {Settings} settings */
   load(settings) {
     const wanted = settingsOf(settings);
-    if (
-      Object.keys({ ...wanted, ...this.settings }).every((name) => (wanted[name] ?? "") === (this.settings[name] ?? ""))
-    )
-      return;
+    const names = Object.keys({ ...wanted, ...this.settings });
+    if (names.every((name) => (wanted[name] ?? "") === (this.settings[name] ?? ""))) return;
     this.settings = wanted;
     this.restart();
   }
 
   #save() {
+    /** @type {Settings} */
     const plain = { ...settingsOf({ scene: this.settings.scene ?? "" }), scene: "" };
     const changed = Object.entries(this.settings).filter(([name, value]) => value !== plain[name]);
     this.host.write(Object.fromEntries(changed));
@@ -436,15 +287,12 @@ export class CollapseView {
   escape() {
     const direction = this.verdict?.escape;
     if (!direction) return;
-    const size = 0.3 * this.startRadius;
-    const norm =
-      Math.sqrt(
-        [...direction.W, ...direction.H, ...(direction.b ?? [])].reduce((sum, entry) => sum + entry * entry, 0),
-      ) || 1;
+    const entries = [...direction.W, ...direction.H, ...(direction.b ?? [])];
+    const size = (0.3 * this.startRadius) / (Math.hypot(...entries) || 1);
     const point = copyOf(this.descent.point);
-    direction.W.forEach((entry, i) => (point.W[i] += (size * entry) / norm));
-    direction.H.forEach((entry, i) => (point.H[i] += (size * entry) / norm));
-    if (point.b && direction.b) for (let i = 0; i < point.b.length; i++) point.b[i] += (size * direction.b[i]) / norm;
+    direction.W.forEach((entry, i) => (point.W[i] += size * entry));
+    direction.H.forEach((entry, i) => (point.H[i] += size * entry));
+    if (point.b && direction.b) for (let i = 0; i < point.b.length; i++) point.b[i] += size * direction.b[i];
     this.#put(point);
     this.play(true);
   }
@@ -471,18 +319,27 @@ export class CollapseView {
 
   once() {
     if (this.playing) this.play(false);
-    this.descent.step();
-    this.steps += 1;
+    this.advance(1);
+    this.#judge();
+  }
+
+  /** So many steps at once, whether it plays or not. @param {number} steps */
+  advance(steps) {
+    this.#pace();
+    for (let step = 0; step < steps && this.descent.step(); step++) this.steps += 1;
     this.#record();
     this.#draw();
-    this.#judge();
+  }
+
+  /** Close to the flow at first, where there is something to see; longer steps on the long way to the last digit. */
+  #pace() {
+    this.descent.longest = 0.25 * Math.max(1, this.speed) * 1.01 ** Math.min(this.steps, 600);
   }
 
   frame() {
     if (!this.playing || !this.canvas.offsetParent) return;
     const until = performance.now() + 11;
-    // Close to the flow at first, where there is something to see; longer steps on the long way to the last digit.
-    this.descent.longest = 0.25 * Math.max(1, this.speed) * 1.01 ** Math.min(this.steps, 600);
+    this.#pace();
     this.debt += this.speed * (this.problem.counts.length > 20 ? 0.5 : 1);
     let went = false;
     while (this.debt >= 1 && performance.now() < until) {
@@ -505,91 +362,58 @@ export class CollapseView {
   }
 
   #record() {
-    const { value, correct } = this.descent.now;
-    const measures = collapse(this.problem, this.descent.point, this.labels);
-    const gap = this.least === null ? null : Math.max(0, value - this.least);
+    const { value, correct, gradient } = this.descent.now;
     this.now = {
       step: this.steps,
       value,
       accuracy: correct,
-      gap,
-      ...measures,
-      gradient: Math.sqrt(gradientSquare(this.descent.now.gradient)),
+      gap: this.least === null ? null : Math.max(0, value - this.least),
+      ...collapse(this.problem, this.descent.point, this.labels),
+      gradient: Math.sqrt(gradientSquare(gradient)),
     };
     this.history.add(this.now);
   }
 
   // for lectures -------------------------------------------------------------------------------------------------------
 
-  /** The view and its lens, on the page's paper. */
-  drawn() {
-    const [width, height] = [this.canvas.width, this.canvas.height];
-    const picture = /** @type {HTMLCanvasElement} */ (el("canvas", {}));
-    [picture.width, picture.height] = [width, height];
-    const context = /** @type {CanvasRenderingContext2D} */ (picture.getContext("2d"));
-    context.fillStyle = colour("card");
-    context.fillRect(0, 0, width, height);
-    context.drawImage(this.canvas, 0, 0);
-    context.drawImage(this.lens, width - this.lens.width - 8, 8);
-    return picture;
+  /** @param {string} suffix */
+  fileName(suffix) {
+    return `collapse-${this.settings.scene || "tetrahedron"}-${this.steps}.${suffix}`;
   }
 
-  savePicture() {
-    this.drawn().toBlob((blob) => {
-      if (!blob) return;
-      const address = URL.createObjectURL(blob);
-      el("a", {
-        href: address,
-        download: `collapse-${this.settings.scene || "tetrahedron"}-${this.steps}.png`,
-      }).click();
-      URL.revokeObjectURL(address);
-    });
-  }
-
-  /** @param {HTMLElement} button */
-  enlarge(button) {
+  /** @param {HTMLElement} pressed */
+  enlarge(pressed) {
     const large = document.documentElement.classList.toggle("large");
-    button.setAttribute("aria-pressed", String(large));
+    pressed.setAttribute("aria-pressed", String(large));
     this.#draw();
   }
 
   // touching it --------------------------------------------------------------------------------------------------------
 
-  /** @param {import("./stage.js").Item} item */
+  /** @param {Item} item */
   #grab(item) {
-    this.held = { item, rows: new Map() };
-    this.#holdRows();
-  }
-
-  #rowsOf(/** @type {import("./stage.js").Item} */ item) {
-    if (item.kind === "row") return { block: "W", rows: [item.label] };
-    if (item.kind === "sample") return { block: "H", rows: [item.index] };
-    return { block: "H", rows: Array.from(this.labels.keys()).filter((i) => this.labels[i] === item.label) };
-  }
-
-  #holdRows() {
-    if (!this.held) return;
-    const { block, rows } = this.#rowsOf(this.held.item);
-    const source = block === "W" ? this.descent.point.W : this.descent.point.H;
+    const own = Array.from(this.labels.keys()).filter((i) => this.labels[i] === item.label);
+    const held = item.kind === "row" ? [item.label] : item.kind === "sample" ? [item.index] : own;
+    /** @type {"W" | "H"} */
+    const block = item.kind === "row" ? "W" : "H";
+    const source = this.descent.point[block];
     const { dim } = this.problem;
-    for (const row of rows) this.held.rows.set(row, source.slice(row * dim, row * dim + dim));
-    this.held.block = block;
+    this.held = { block, rows: new Map(held.map((row) => [row, source.slice(row * dim, row * dim + dim)])) };
   }
 
   #keepHeld() {
+    if (!this.held) return;
     const point = copyOf(this.descent.point);
-    const target = this.held.block === "W" ? point.W : point.H;
-    for (const [row, entries] of this.held.rows) target.set(entries, row * this.problem.dim);
+    for (const [row, entries] of this.held.rows) point[this.held.block].set(entries, row * this.problem.dim);
     this.descent.set(this.problem, point);
   }
 
-  /** @param {import("./stage.js").Item} item @param {number[]} by */
+  /** @param {Item} item @param {number[]} by */
   #moveItem(item, by) {
     if (!this.held) return;
-    const { dim } = this.problem;
-    const factor = item.kind === "row" ? this.rowScale : 1;
+    const factor = item.kind === "row" ? rowScaleOf(this.problem) : 1;
     for (const entries of this.held.rows.values()) {
-      for (let j = 0; j < dim; j++)
+      for (let j = 0; j < entries.length; j++)
         for (let axis = 0; axis < 3; axis++) entries[j] += factor * by[axis] * this.basis[axis][j];
     }
     this.#keepHeld();
@@ -604,160 +428,74 @@ export class CollapseView {
 
   // showing it ---------------------------------------------------------------------------------------------------------
 
+  #arranged() {
+    return arrange(this.problem, this.labels, this.descent.point, this.chosen, this.basis, this.margin);
+  }
+
   #draw() {
-    const { problem, labels, descent } = this;
-    const { dim } = problem;
+    const { problem, stage } = this;
     const count = problem.counts.length;
-    const { W, H } = descent.point;
-    const { means, centre } = meansOf(H, labels, count, dim);
-    const n = problem.counts.reduce((sum, each) => sum + each, 0) / count;
-    // At a minimum lw |w|^2 = n lh |h|^2: drawn rows are shorter by that factor, so that arrows reach their means.
-    this.rowScale = problem.model === "normalized" ? 1 : Math.sqrt((n * problem.featureDecay) / problem.weightDecay);
-    const row = (/** @type {Float64Array} */ rows, /** @type {number} */ index) =>
-      Array.from(rows.subarray(index * dim, index * dim + dim));
-    const direction = this.chosen.map((label) =>
-      row(W, label).map((entry, j) => entry / this.rowScale + means[label * dim + j] - centre[j]),
-    );
-    const middle = direction[0].map((_, j) => direction.reduce((sum, entry) => sum + entry[j], 0) / direction.length);
-    const { basis, target } = pictureOf(
-      direction.map((entry) => entry.map((part, j) => part - middle[j])),
-      dim,
-      this.basis,
-    );
-    this.basis = basis;
-    const place = (/** @type {number[]} */ vector) =>
-      basis.map((axis) => axis.reduce((sum, entry, j) => sum + entry * vector[j], 0));
-    const length = (/** @type {number[]} */ vector) => Math.hypot(...vector);
-    const shown = new Set(dim <= 3 ? problem.counts.keys() : this.chosen);
-    /** @type {import("./stage.js").Item[]} */
-    const items = [];
-    labels.forEach((label, index) => {
-      if (shown.has(label)) items.push({ kind: "sample", index, label, at: place(row(H, index)) });
-    });
-    for (const label of shown) {
-      items.push({ kind: "row", index: label, label, at: place(row(W, label).map((entry) => entry / this.rowScale)) });
-      items.push({ kind: "mean", index: label, label, at: place(row(means, label)) });
-    }
-    const theory =
-      problem.model === "normalized"
-        ? 1
-        : this.margin
-          ? Math.sqrt((this.margin * (count - 1)) / (count * this.rowScale))
-          : 0;
-    const widest = Math.max(...items.filter((item) => item.kind !== "sample").map((item) => length(item.at)));
-    const clouds = items
-      .filter((item) => item.kind === "sample")
-      .reduce((most, item) => Math.max(most, length(item.at)), 0);
-    const wanted =
-      problem.model === "normalized" ? 1 : Math.max(widest, 0.75 * clouds, theory, 0.25 * this.startRadius);
-    this.radius += (wanted - this.radius) * (this.playing ? 0.08 : 1);
-    const meanNorm = this.chosen.reduce((sum, label) => sum + length(row(means, label)), 0) / this.chosen.length;
-    const even = problem.counts.every((each) => each === problem.counts[0]);
-    const ghost = even && dim >= count - 1 ? theory || meanNorm : 0;
-    // The chosen rows of a larger simplex are a smaller simplex about another centre.
-    const part = Math.sqrt((count * (this.chosen.length - 1)) / ((count - 1) * this.chosen.length));
-    const shift = dim > 3 ? place(middle.map((entry) => entry / 2)) : [0, 0, 0];
-    this.stage.show(
-      items,
-      ghost ? target.map((corner) => corner.map((entry, axis) => ghost * part * entry + shift[axis])) : [],
-      dim <= 2 ? "circle" : "edges",
-      this.radius,
-    );
-    const picked = this.stage.selected;
-    magnify(
-      this.lens,
-      Array.from(labels.keys())
-        .filter((i) => labels[i] === picked)
-        .map((i) => place(row(H, i).map((entry, j) => entry - means[picked * dim + j]))),
-      picked,
-      this.radius,
-      this.stage,
-    );
+    const picture = this.#arranged();
+    this.basis = picture.basis;
+    const wanted = problem.model === "normalized" ? 1 : Math.max(picture.radius, 0.25 * this.startRadius);
+    // Under a hand the scale stays, so that what is held stays under it.
+    if (!this.held) this.radius += (wanted - this.radius) * (this.playing ? 0.08 : 1);
+    stage.show(picture.items, picture.target, problem.dim <= 2 ? "circle" : "edges", this.radius);
+    const [lens, width, height] = sharp(this.lens);
+    if (width) magnify(lens, width, height, picture.offsets(stage.selected), stage.selected, this.radius, stage);
     this.timeline.draw();
     this.#readOut(this.timeline.row());
-    if (count <= 30 || this.frames % 10 === 0) {
-      const unit = Array.from({ length: count }, (_, k) => row(means, k).map((entry, j) => entry - centre[j])).map(
-        (entry) => entry.map((value) => value / (length(entry) || 1)),
-      );
-      drawCosines(
-        this.matrix,
-        unit.map((a) => unit.map((b) => a.reduce((sum, entry, j) => sum + entry * b[j], 0))),
-        this.chosen,
-      );
-    }
-    this.canvas.setAttribute(
-      "aria-label",
-      `${labels.length} features of ${count} classes in ${dim} dimensions after ${this.steps} steps; NC1 ${show(this.now?.nc1 ?? null, 2)}`,
-    );
+    if (count <= 30 || this.frames % 10 === 0) paintCosines(...sharp(this.matrix), picture.cosines(), this.chosen);
+    const words = `${this.labels.length} features of ${count} classes in ${problem.dim} dimensions after ${this.steps} steps`;
+    this.canvas.setAttribute("aria-label", `${words}; NC1 ${show(this.now.nc1, 2)}`);
+  }
+
+  /** The lens of the current view elsewhere. @param {import("./picture/pen.js").Brush} brush @param {number} width
+   * @param {number} height */
+  paintLens(brush, width, height) {
+    const { selected } = this.stage;
+    magnify(brush, width, height, this.#arranged().offsets(selected), selected, this.radius, this.stage);
   }
 
   /** @param {Record<string, number | null> | null} row */
   #readOut(row) {
     const from = row ?? this.now;
+    /** @type {[string, string][]} */
     const entries = [
-      ["step", from.step],
-      ["loss", from.value],
-      ["gap to the minimum", from.gap],
-      ["NC1", from.nc1],
-      ["NC2", from.nc2],
-      ["NC3", from.nc3],
-      ["NC4 (mismatch)", from.nc4],
-      ["accuracy", `${show(100 * from.accuracy, 4)} %`],
+      ["step", show(from.step)],
+      ["loss", show(from.value, 4)],
+      ["gap to the minimum", show(from.gap, 4)],
+      ["NC1", show(from.nc1, 4)],
+      ["NC2", show(from.nc2, 4)],
+      ["NC3", show(from.nc3, 4)],
+      ["NC4 (mismatch)", show(from.nc4, 4)],
+      ["accuracy", `${show(100 * Number(from.accuracy), 4)} %`],
     ];
-    this.numbers.replaceChildren(
-      ...entries.flatMap(([name, value]) => [
-        el("dt", {}, name),
-        el("dd", {}, typeof value === "string" ? value : show(value, 4)),
-      ]),
-    );
+    this.numbers.replaceChildren(...entries.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
     this.numbers.classList.toggle("past", row !== null);
   }
 
   #showControls() {
     const { settings } = this;
-    const spheres = settings.model === "normalized";
-    const used = {
-      weight_decay: !spheres,
-      feature_decay: !spheres,
-      bias: !spheres,
-      temperature: spheres,
-      gamma: settings.loss === "focal",
-      alpha: settings.loss === "ls",
-      target: settings.loss === "mse",
-    };
-    for (const field of this.fields) {
-      field.set(settings[field.name]);
-      field.node.hidden = used[field.name] === false;
-    }
-    SCENES.forEach((scene, index) =>
-      this.sceneLinks[index].setAttribute("aria-pressed", String(scene.id === (settings.scene ?? "tetrahedron"))),
-    );
-    this.sceneWords.textContent = (SCENES.find((scene) => scene.id === settings.scene) ?? SCENES[0]).words;
-    const count = this.problem.counts.length;
-    const target = el(
-      "span",
-      { class: "hint" },
-      this.problem.dim >= count - 1
-        ? `A simplex has −1/(K−1) = ${show(-1 / (count - 1), 4).replace("-", "−")} off the diagonal.`
-        : "A simplex does not fit into so few dimensions.",
-    );
-    const chips =
-      count > 4 && this.problem.dim > 3 && count <= 12
-        ? Array.from({ length: count }, (_, label) =>
-            el(
-              "button",
-              {
-                type: "button",
-                class: "chip",
-                style: `border-color: ${classColour(label)}`,
-                "aria-pressed": String(this.chosen.includes(label)),
-                onclick: () => this.choose(label),
-              },
-              String(label + 1),
-            ),
-          )
-        : [];
-    this.classChips.replaceChildren(...chips, target);
+    this.form.show(settings);
+    const shown = SCENES.find((scene) => scene.id === settings.scene) ?? SCENES[0];
+    SCENES.forEach((scene, index) => this.sceneLinks[index].setAttribute("aria-pressed", String(scene === shown)));
+    this.sceneWords.textContent = shown.words;
+    const { counts, dim } = this.problem;
+    const corner = `A simplex has −1/(K−1) = ${show(-1 / (counts.length - 1), 4)} off the diagonal.`;
+    const room = dim >= counts.length - 1;
+    const target = el("span", { class: "hint" }, room ? corner : "A simplex does not fit into so few dimensions.");
+    const pickable = counts.length > 4 && dim > 3 && counts.length <= 12;
+    this.classChips.replaceChildren(...(pickable ? counts.map((_, label) => this.#chip(label)) : []), target);
+  }
+
+  /** @param {number} label */
+  #chip(label) {
+    const chip = button(String(label + 1), null, () => this.choose(label));
+    chip.classList.add("chip");
+    chip.style.borderColor = classColour(label);
+    chip.setAttribute("aria-pressed", String(this.chosen.includes(label)));
+    return chip;
   }
 
   /** Show this class among the four, instead of the one that has been shown longest. @param {number} label */
@@ -781,30 +519,40 @@ export class CollapseView {
     const { host, problem } = this;
     const asked = ++this.asked;
     if (!host.certify) {
-      const { gap, gradient } = this.now;
-      if (gap !== null && gap <= 1e-9 * Math.max(1, Math.abs(this.now.value)))
+      const { gap, gradient, value } = this.now;
+      if (gap === null) this.#say("open", `paused; the gradient is ${show(gradient, 2)}`);
+      else if (gap <= 1e-9 * Math.max(1, Math.abs(Number(value))))
         this.#say("good", "at the global minimum of the closed form");
-      else if (gap !== null) this.#say("open", `paused ${show(gap, 3)} above the global minimum`);
-      else this.#say("open", `paused; the gradient is ${show(gradient, 2)}`);
+      else this.#say("open", `paused ${show(gap, 3)} above the global minimum`);
       return;
     }
     this.#say("open", "paused; asking for a certificate …");
     host.certify(problem, this.descent.point).then(
       (verdict) => {
-        if (asked !== this.asked || this.playing) return;
-        this.verdict = verdict;
-        this.escapeButton.hidden = !verdict.escape;
-        const gap = verdict.gap === null ? "" : `, gap ${show(Math.max(0, verdict.gap), 2)}`;
-        if (verdict.verdict === "global minimum") this.#say("good", `proved global minimum${gap}`);
-        else if (verdict.verdict === "strict saddle")
-          this.#say("bad", `strict saddle: a way down with curvature ${show(verdict.curvature, 2)}`);
-        else if (verdict.verdict === "not a critical point")
-          this.#say("open", `on the way${gap ? `: at most ${gap.slice(6)} above the minimum` : ""}`);
-        else this.#say("open", `${verdict.verdict}${gap}`);
+        if (asked === this.asked && !this.playing) this.#tell(verdict);
       },
       (error) => {
         if (asked === this.asked && !this.playing) this.#say("open", `no certificate: ${error.message}`);
       },
     );
   }
+
+  /** @param {Verdict} verdict */
+  #tell(verdict) {
+    this.verdict = verdict;
+    this.escapeButton.hidden = !verdict.escape;
+    const gap = verdict.gap === null ? null : show(Math.max(0, verdict.gap), 2);
+    const near = gap === null ? "" : `, gap ${gap}`;
+    if (verdict.verdict === "global minimum") this.#say("good", `proved global minimum${near}`);
+    else if (verdict.verdict === "strict saddle")
+      this.#say("bad", `strict saddle: a way down with curvature ${show(verdict.curvature, 2)}`);
+    else if (verdict.verdict === "not a critical point")
+      this.#say("open", gap === null ? "on the way" : `on the way: at most ${gap} above the minimum`);
+    else this.#say("open", `${verdict.verdict}${near}`);
+  }
+}
+
+/** @param {string} words @param {string | null} title @param {() => void} onclick */
+function button(words, title, onclick) {
+  return el("button", { type: "button", title, onclick }, words);
 }

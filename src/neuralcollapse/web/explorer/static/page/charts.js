@@ -1,19 +1,33 @@
+// @ts-check
 // plotly with the page's colours; a change of the colour scheme draws all again.
 
+import { colour } from "./colours.js";
+
+/** @typedef {{ink: string, soft: string, line: string, grid: string, card: string, accent: string, low: string, middle: string,
+ *   high: string, series: string[]}} Colours
+ *  @typedef {(colours: Colours) => {data: object[], layout: Record<string, any>}} Make
+ *  @type {Map<PlotlyNode, Make>} */
 const drawn = new Map();
 const config = { displayModeBar: false, responsive: true };
 
+/** @returns {Colours} */
 function theme() {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["ink", "soft", "line", "grid", "card", "accent", "low", "middle", "high"];
   return {
-    ...Object.fromEntries(names.map((name) => [name, colour(name)])),
+    ink: colour("ink"),
+    soft: colour("soft"),
+    line: colour("line"),
+    grid: colour("grid"),
+    card: colour("card"),
+    accent: colour("accent"),
+    low: colour("low"),
+    middle: colour("middle"),
+    high: colour("high"),
     series: [0, 1, 2, 3, 4, 5, 6, 7].map((index) => colour(`c${index}`)),
   };
 }
 
-// `make(theme)` gives traces and a layout; axes are fixed so that a finger still scrolls the page.
+/** `make(colours)` gives traces and a layout; axes are fixed so that a finger still scrolls the page.
+ * @param {PlotlyNode} node @param {Make} make */
 export function draw(node, make) {
   drawn.set(node, make);
   const colours = theme();
@@ -40,6 +54,7 @@ export function draw(node, make) {
   window.Plotly.react(node, data, whole, config);
 }
 
+/** @param {PlotlyNode} node */
 export function forget(node) {
   drawn.delete(node);
   if (node.data) window.Plotly.purge(node);
@@ -49,14 +64,16 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () 
   for (const [node, make] of drawn) if (node.isConnected) draw(node, make);
 });
 
-// An axis of decades: powers of ten where there are several, plain decimals where values span less than one and a half.
+/** An axis of decades: powers of ten where there are several, plain decimals where values span less than one and a half.
+ * @param {(number | null)[]} values */
 export function logAxis(values) {
-  const positive = values.filter((value) => value > 0);
+  const positive = values.filter((value) => value !== null).filter((value) => value > 0);
   const decades = positive.length ? Math.log10(Math.max(...positive) / Math.min(...positive)) : 0;
   if (decades < 1.5) return { type: "log", exponentformat: "none", nticks: 5 };
   return { type: "log", exponentformat: "power", dtick: Math.max(1, Math.round(decades / 6)) };
 }
 
+/** @param {Colours} colours */
 export const diverging = (colours) => [
   [0, colours.low],
   [0.5, colours.middle],

@@ -1,50 +1,53 @@
+// @ts-check
 // Fields that write to the state and follow it.
 
 import * as state from "./state.js";
 import { el } from "./dom.js";
 
 let count = 0;
+/** @type {((name: string | null) => void)[]} */
 const followers = [];
-state.whenChanged((name) => followers.forEach((follow) => follow(name)));
+state.whenChanged((name) => followers.forEach((follower) => follower(name)));
 
+/** @param {string} name @param {() => void} update */
 function follow(name, update) {
-  followers.push((changed) => (changed === null || changed === name) && update());
+  followers.push((changed) => {
+    if (changed === null || changed === name) update();
+  });
   update();
 }
 
-// A slider (perhaps of the logarithm) and a number that may lie beyond its range.
-export function number(name, label, { min, max, step = 1, log = false, hint = null } = {}) {
+/** A slider (perhaps of the logarithm) and a number that may lie beyond its range; without `min` only the number.
+ * @param {string} name @param {string} label @param {{min?: number, max?: number, step?: number, log?: boolean}} [range] */
+export function number(name, label, { min, max, step = 1, log = false } = {}) {
   const id = `field-${++count}`;
   const box = el("input", { type: "number", id, step: "any", inputmode: "decimal" });
-  const hasSlider = min !== undefined;
-  const toSlider = (value) => (log ? Math.log10(value) : value);
-  const fromSlider = (place) => (log ? Number((10 ** place).toPrecision(2)) : Number(place.toPrecision(10)));
-  const slider = hasSlider
-    ? el("input", {
-        type: "range",
-        min: toSlider(min),
-        max: toSlider(max),
-        step: log ? 0.01 : step,
-        "aria-label": label,
-      })
-    : null;
+  const toSlider = (/** @type {number} */ value) => (log ? Math.log10(value) : value);
+  const fromSlider = (/** @type {number} */ place) =>
+    log ? Number((10 ** place).toPrecision(2)) : Number(place.toPrecision(10));
+  const slider =
+    min !== undefined && max !== undefined
+      ? el("input", {
+          type: "range",
+          min: toSlider(min),
+          max: toSlider(max),
+          step: log ? 0.01 : step,
+          "aria-label": label,
+        })
+      : null;
   box.addEventListener("input", () => box.value !== "" && state.set(name, box.value));
   slider?.addEventListener("input", () => state.set(name, fromSlider(Number(slider.value))));
   follow(name, () => {
     const value = state.get(name);
     if (Number(box.value) !== Number(value) || box.value === "") box.value = value;
-    if (slider && fromSlider(Number(slider.value)) !== Number(value)) slider.value = toSlider(Number(value));
+    if (slider && fromSlider(Number(slider.value)) !== Number(value)) slider.value = String(toSlider(Number(value)));
     slider?.setAttribute("aria-valuetext", value);
   });
   const pair = slider ? el("div", { class: "pair" }, slider, box) : box;
-  return el(
-    "div",
-    { class: "field" },
-    el("label", { for: id }, label, hint ? el("span", { class: "soft" }, hint) : null),
-    pair,
-  );
+  return el("div", { class: "field" }, el("label", { for: id }, label), pair);
 }
 
+/** @param {string} name @param {string} label @param {string[][]} options values and their words */
 export function select(name, label, options) {
   const id = `field-${++count}`;
   const node = el("select", { id, onchange: () => state.set(name, node.value) });
@@ -55,7 +58,7 @@ export function select(name, label, options) {
   return el("div", { class: "field" }, el("label", { for: id }, label), node);
 }
 
-// Shown only while `when()` holds.
+/** Shown only while `when()` holds. @template {HTMLElement} T @param {() => boolean} when @param {T} node */
 export function only(when, node) {
   const update = () => {
     node.hidden = !when();
@@ -65,10 +68,13 @@ export function only(when, node) {
   return node;
 }
 
+/** @type {Record<string, string>} */
 const greek = { alpha: "α", gamma: "γ", target: "target M" };
 
+/** @param {string} prefix @param {LossAnswer[]} losses */
 export function loss(prefix, losses) {
   const name = `${prefix}loss`;
+  /** @type {HTMLElement[]} */
   const nodes = [
     select(
       name,
@@ -87,13 +93,14 @@ export function loss(prefix, losses) {
   return nodes;
 }
 
+/** @param {string} prefix @param {LossAnswer[]} losses */
 export function lossDefaults(prefix, losses) {
   for (const one of losses) {
     for (const parameter of one.parameters) state.setDefault(`${prefix}${one.name}.${parameter.name}`, parameter.value);
   }
 }
 
-// The loss as the server reads it: name:key=value,...
+/** The loss as the server reads it: name:key=value,... @param {string} prefix @param {LossAnswer[]} losses */
 export function lossSpec(prefix, losses) {
   const one = losses.find((entry) => entry.name === state.get(`${prefix}loss`));
   if (!one) throw new Error(`unknown loss ${state.get(`${prefix}loss`)}`);
@@ -101,6 +108,7 @@ export function lossSpec(prefix, losses) {
   return values.length ? `${one.name}:${values.join(",")}` : one.name;
 }
 
+/** @param {string} prefix @param {LossAnswer[]} losses */
 export function lossName(prefix, losses) {
   const [name, values] = lossSpec(prefix, losses).split(":");
   const words = Object.entries({ alpha: "α", gamma: "γ", target: "M" });
@@ -112,6 +120,7 @@ export function lossName(prefix, losses) {
     : name;
 }
 
+/** @param {string} prefix */
 export function bias(prefix) {
   const name = `${prefix}bias`;
   return [
@@ -127,9 +136,8 @@ export function bias(prefix) {
   ];
 }
 
+/** @param {string} prefix */
 export function biasDecay(prefix) {
-  return (
-    { none: null, free: "0" }[state.get(`${prefix}bias`)] ??
-    (state.get(`${prefix}bias`) === "decayed" ? state.get(`${prefix}bias_decay`) : null)
-  );
+  const kind = state.get(`${prefix}bias`);
+  return kind === "free" ? "0" : kind === "decayed" ? state.get(`${prefix}bias_decay`) : null;
 }

@@ -1,7 +1,14 @@
+// @ts-check
 // Elements from plain values. Text is always text: nothing from the server is ever parsed as HTML.
 
-export const $ = (id) => document.getElementById(id);
+/** An element of the page itself. @param {string} id @returns {HTMLElement} */
+export const $ = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
+/** @typedef {string | Node | null | undefined} Child */
+
+/** @template {keyof HTMLElementTagNameMap} T @param {T} tag
+ * @param {Record<string, any>} [attributes] those that are null or false are left out; functions under "on..." listen
+ * @param {...(Child | Child[])} children @returns {HTMLElementTagNameMap[T]} */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -9,13 +16,15 @@ export function el(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  for (const child of children.flat()) if (child !== null && child !== undefined && child !== "") node.append(child);
   return node;
 }
 
+/** @param {string} text */
 export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
-// Long values stand below their names where there is little room.
+/** Long values stand below their names where there is little room.
+ * @param {[string, Child][]} pairs @param {boolean} [long] */
 export function facts(pairs, long = false) {
   const list = el("dl", { class: long ? "long" : null });
   for (const [name, value] of pairs) {
@@ -24,6 +33,7 @@ export function facts(pairs, long = false) {
   return list;
 }
 
+/** @param {string} text */
 export function command(text) {
   return el(
     "details",
@@ -33,11 +43,16 @@ export function command(text) {
   );
 }
 
+/** @param {string} id @param {string | null} [text] */
 export function notice(id, text) {
   $(id).textContent = text ?? "";
   $(id).hidden = !text;
 }
 
+/** What an error says. @param {unknown} error */
+export const message = (error) => (error instanceof Error ? error.message : String(error));
+
+/** @param {string} id */
 export function body(id) {
-  return $(id).querySelector(".body");
+  return /** @type {HTMLElement} */ ($(id).querySelector(".body"));
 }

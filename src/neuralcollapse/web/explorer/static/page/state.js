@@ -1,7 +1,9 @@
+// @ts-check
 // What the view depends on, kept in the address: only what differs from the defaults.
 
 import { BASE } from "../collapse/scenes.js";
 
+/** @type {Record<string, string>} */
 const defaults = {
   tab: "collapse",
   model: "regularized",
@@ -33,16 +35,21 @@ const defaults = {
 };
 
 let values = { ...defaults };
+/** @type {Set<(name: string | null) => void>} */
 const listeners = new Set();
 
+/** @param {string} name */
 export const get = (name) => values[name] ?? "";
+/** @param {(name: string | null) => void} listener called with the field, or null where all may have changed */
 export const whenChanged = (listener) => listeners.add(listener);
 
+/** @param {string} name @param {unknown} value */
 export function setDefault(name, value) {
   defaults[name] = String(value);
   values[name] ??= defaults[name];
 }
 
+/** @param {string} name @param {unknown} value */
 export function set(name, value) {
   if (values[name] === String(value)) return;
   values[name] = String(value);
@@ -50,19 +57,21 @@ export function set(name, value) {
   for (const listener of listeners) listener(name);
 }
 
-// Several at once, without telling anyone: for a view that knows already.
+/** Several at once, without telling anyone: for a view that knows already.
+ * @param {Record<string, string>} changed @param {boolean} [asNewEntry] */
 export function setQuietly(changed, asNewEntry = false) {
   Object.assign(values, changed);
   save(asNewEntry);
 }
 
-// Links of before the first tab was "Collapse" named the fields of "Optimum" alone.
+/** Links of before the first tab was "Collapse" named the fields of "Optimum" alone. @param {Record<string, string>} given */
 function tabOf(given) {
   // What "Your network" was called.
   if ("tab" in given) return given.tab === "data" ? "network" : given.tab;
   return Object.keys(given).some((name) => name in defaults && !name.startsWith("c.")) ? "optimum" : defaults.tab;
 }
 
+/** @param {boolean} asNewEntry */
 function save(asNewEntry) {
   // The tab is always named beside other fields: an address without it is an old one.
   const differs = Object.entries(values).filter(([name, value]) => value !== defaults[name]);

@@ -1,17 +1,22 @@
+// @ts-check
 // The Landscape view: the plane of two classifiers and the phases of the decays, for two losses side by side.
 
 import * as state from "../page/state.js";
 import * as api from "../page/api.js";
 import * as controls from "../page/controls.js";
 import { draw, forget } from "../page/charts.js";
-import { $, body, el, sentence } from "../page/dom.js";
+import { $, body, el, message, sentence } from "../page/dom.js";
 import { show } from "../page/numbers.js";
 
+/** @type {LossAnswer[]} */
 let losses = [];
+/** @type {Record<string, SliceAnswer>} */
 const slices = {};
 // Where the ball lies on both landscapes before it rolls, as (s, θ).
+/** @type {[number, number]} */
 let ball = [1.5, 2.2];
 
+/** @param {About} about */
 export function buildLandscape(about) {
   losses = about.losses;
   for (const side of ["a.", "b."]) controls.lossDefaults(side, losses);
@@ -39,8 +44,9 @@ export function buildLandscape(about) {
   );
 }
 
+/** @param {string | null} changed the field, or null for all */
 export async function updateLandscape(changed) {
-  const phasesOnly = ["l.per_class", "l.dim", "l.bias", "l.bias_decay"].includes(changed);
+  const phasesOnly = changed !== null && ["l.per_class", "l.dim", "l.bias", "l.bias_decay"].includes(changed);
   const sides = ["a", "b"].filter(
     (side) => changed === null || changed.startsWith("l.") || changed.startsWith(`${side}.`),
   );
@@ -52,35 +58,46 @@ export async function updateLandscape(changed) {
   await Promise.all(tasks);
 }
 
+/** @param {string} id @param {() => Promise<void>} update */
 async function guarded(id, update) {
   try {
     await update();
   } catch (error) {
-    const chart = body(id).querySelector(".chart");
+    const chart = /** @type {HTMLElement | null} */ (body(id).querySelector(".chart"));
     if (chart) forget(chart);
-    body(id).replaceChildren(el("p", { class: "notice", role: "alert" }, sentence(error.message)));
+    body(id).replaceChildren(el("p", { class: "notice", role: "alert" }, sentence(message(error))));
   }
 }
 
+/** @param {string} id */
 function place(id) {
-  const node = body(id).querySelector(".chart") ?? el("div", { class: "chart tall" });
+  const node = /** @type {PlotlyNode} */ (body(id).querySelector(".chart") ?? el("div", { class: "chart tall" }));
   body(id).replaceChildren(node);
   return node;
 }
 
+/** @param {string} side */
 async function updateSlice(side) {
   const fields = {
     loss: controls.lossSpec(`${side}.`, losses),
     classes: state.get("l.classes"),
     reach: state.get("l.reach"),
   };
-  $(`slice-${side}`).querySelector("h2").textContent = controls.lossName(`${side}.`, losses);
+  heading(`slice-${side}`, controls.lossName(`${side}.`, losses));
+  /** @type {SliceAnswer | null} */
   const answer = await api.latest(`slice-${side}`, () => api.get("slice", fields));
   if (!answer) return;
   slices[side] = answer;
   drawSlice(side);
 }
 
+/** @param {string} id @param {string} text */
+function heading(id, text) {
+  const node = $(id).querySelector("h2");
+  if (node) node.textContent = text;
+}
+
+/** @param {string} side */
 function drawSlice(side) {
   const answer = slices[side];
   const path = rolled(answer, ball);
@@ -108,8 +125,8 @@ function drawSlice(side) {
         hoverinfo: "skip",
       },
       {
-        x: [path[0][0], path.at(-1)[0]],
-        y: [path[0][1], path.at(-1)[1]],
+        x: [path[0][0], path[path.length - 1][0]],
+        y: [path[0][1], path[path.length - 1][1]],
         mode: "markers",
         cliponaxis: false,
         marker: { symbol: ["circle-open", "circle"], size: 12, color: "black", line: { color: "white", width: 2 } },
@@ -163,11 +180,14 @@ function drawSlice(side) {
   );
 }
 
-// The same problem under "Collapse", with at most as many classes and samples as a browser steps quickly.
+/** The same problem under "Collapse", with at most as many classes and samples as a browser steps quickly.
+ * @param {string} side @param {number} featureDecay @param {number} weightDecay */
 function visit(side, featureDecay, weightDecay) {
+  /** @type {Record<string, string>} */
   const short = { "cross-entropy": "ce", focal: "focal", "label-smoothing": "ls", "squared-error": "mse" };
   const name = state.get(`${side}.loss`);
   if (!(name in short)) return;
+  /** @type {Record<string, string | undefined>} */
   const given = Object.fromEntries(
     controls
       .lossSpec(`${side}.`, losses)
@@ -203,18 +223,19 @@ function visit(side, featureDecay, weightDecay) {
   state.set("tab", "collapse");
 }
 
-// The way of a ball downhill on the field of the arrows, interpolated between them; it stays within what is shown.
+/** The way of a ball downhill on the field of the arrows, interpolated between them; it stays within what is shown.
+ * @param {SliceAnswer} answer @param {[number, number]} start */
 function rolled(answer, start) {
   const { s, theta, down_s, down_theta } = answer.arrows;
   const [unitS, unitTheta] = [s[1] - s[0], theta[1] - theta[0]];
-  const within = (value, top) => Math.max(0, Math.min(top, value));
-  const field = (x, y) => {
+  const within = (/** @type {number} */ value, /** @type {number} */ top) => Math.max(0, Math.min(top, value));
+  const field = (/** @type {number} */ px, /** @type {number} */ py) => {
     const [column, row] = [
-      within((x - s[0]) / unitS, s.length - 1.001),
-      within((y - theta[0]) / unitTheta, theta.length - 1.001),
+      within((px - s[0]) / unitS, s.length - 1.001),
+      within((py - theta[0]) / unitTheta, theta.length - 1.001),
     ];
     const [i, j] = [Math.floor(row), Math.floor(column)];
-    const mix = (values) =>
+    const mix = (/** @type {number[][]} */ values) =>
       [
         [0, 0],
         [0, 1],
@@ -226,22 +247,24 @@ function rolled(answer, start) {
       );
     return [mix(down_s), mix(down_theta)];
   };
-  let [x, y] = [within(start[0], answer.s.at(-1)), within(start[1], Math.PI)];
+  const reach = answer.s[answer.s.length - 1];
+  let [x, y] = [within(start[0], reach), within(start[1], Math.PI)];
   const path = [[x, y]];
   for (let step = 0; step < 400; step++) {
     const [dx, dy] = field(x, y);
     // At most a quarter of a cell at a time.
     const size = Math.min(0.2, 0.25 / (Math.hypot(dx / unitS, dy / unitTheta) || 1));
-    [x, y] = [within(x + size * dx, answer.s.at(-1)), within(y + size * dy, Math.PI)];
+    [x, y] = [within(x + size * dx, reach), within(y + size * dy, Math.PI)];
     path.push([x, y]);
   }
   return path;
 }
 
-// One line trace for all arrows: shaft and two strokes of the head, in units of the cells.
+/** One line trace for all arrows: shaft and two strokes of the head, in units of the cells. @param {SliceAnswer} answer */
 function arrows(answer) {
   const { s, theta, down_s, down_theta } = answer.arrows;
   const [unitS, unitTheta] = [s[1] - s[0], theta[1] - theta[0]];
+  /** @type {[number, number, number, number][]} */
   const cells = [];
   theta.forEach((angle, row) =>
     s.forEach((norm, column) =>
@@ -250,6 +273,7 @@ function arrows(answer) {
   );
   const lengths = cells.map(([, , x, y]) => Math.hypot(x, y)).sort((a, b) => a - b);
   const typical = lengths[Math.floor(0.85 * lengths.length)] || 1;
+  /** @type {[(number | null)[], (number | null)[]]} */
   const [xs, ys] = [[], []];
   for (const [norm, angle, x, y] of cells) {
     const length = Math.hypot(x, y);
@@ -257,7 +281,7 @@ function arrows(answer) {
     const scale = (0.9 * Math.min(1, length / typical)) / length;
     if (scale * length < 0.04) continue;
     const [dx, dy] = [x * scale, y * scale];
-    const put = (...points) => {
+    const put = (/** @type {[number, number][]} */ ...points) => {
       for (const [px, py] of points) {
         xs.push(norm + px * unitS);
         ys.push(angle + py * unitTheta);
@@ -275,6 +299,7 @@ function arrows(answer) {
   return { x: xs, y: ys, mode: "lines", line: { color: "rgba(255,255,255,.85)", width: 1.5 }, hoverinfo: "skip" };
 }
 
+/** @type {Record<string, number>} */
 const order = {
   zero: 6,
   "neural collapse": 0,
@@ -285,6 +310,7 @@ const order = {
   unknown: 7,
 };
 
+/** @param {string} side */
 async function updatePhases(side) {
   const fields = {
     loss: controls.lossSpec(`${side}.`, losses),
@@ -293,7 +319,8 @@ async function updatePhases(side) {
     dim: state.get("l.dim"),
     bias_decay: controls.biasDecay("l."),
   };
-  $(`phases-${side}`).querySelector("h2").textContent = `${controls.lossName(`${side}.`, losses)}: phases`;
+  heading(`phases-${side}`, `${controls.lossName(`${side}.`, losses)}: phases`);
+  /** @type {PhasesAnswer | null} */
   const answer = await api.latest(`phases-${side}`, () => api.get("phases", fields));
   if (!answer) return;
   const count = answer.regimes.length;
@@ -304,11 +331,12 @@ async function updatePhases(side) {
     ),
   );
   draw(place(`phases-${side}`), (colours) => {
-    const tone = (index) => colours.series[order[answer.regimes[index]] ?? 2];
+    const tone = (/** @type {number} */ index) => colours.series[order[answer.regimes[index]] ?? 2];
     const steps = answer.regimes.flatMap((_, index) => [
       [index / count, tone(index)],
       [(index + 1) / count, tone(index)],
     ]);
+    /** @type {object[]} */
     const data = [
       {
         type: "heatmap",
@@ -332,7 +360,7 @@ async function updatePhases(side) {
       })),
     ];
     if (answer.boundary) {
-      const line = (product, name, dash) => ({
+      const line = (/** @type {number} */ product, /** @type {string} */ name, /** @type {string} */ dash) => ({
         x: answer.decays,
         y: answer.decays.map((x) => product / x),
         mode: "lines",
@@ -348,7 +376,7 @@ async function updatePhases(side) {
         );
       }
     }
-    const ends = [Math.log10(answer.decays[0]), Math.log10(answer.decays.at(-1))];
+    const ends = [Math.log10(answer.decays[0]), Math.log10(answer.decays[answer.decays.length - 1])];
     const axis = { type: "log", range: ends, exponentformat: "power", dtick: 1, showgrid: false };
     return {
       data,
@@ -358,7 +386,7 @@ async function updatePhases(side) {
       },
     };
   });
-  const node = body(`phases-${side}`).querySelector(".chart");
+  const node = /** @type {PlotlyNode} */ (body(`phases-${side}`).querySelector(".chart"));
   node.removeAllListeners?.("plotly_click");
   node.on?.("plotly_click", ({ points }) => visit(side, points[0].x, points[0].y));
   const unknown = answer.regimes.includes("unknown") ? " Unknown: no closed form is known there." : "";

@@ -1,26 +1,31 @@
+// @ts-check
 // The model of the Optimum and Solve views: its fields, and what they say.
 
 import * as state from "../page/state.js";
 import * as controls from "../page/controls.js";
 import { el } from "../page/dom.js";
 
+/** @type {LossAnswer[]} */
 let losses = [];
+/** @type {Record<string, ModelField[]>} */
 let models = {};
 
-// The form follows the models' own declaration of their fields; only a loss and a bias have controls of their own.
+/** The form follows the models' own declaration of their fields; only a loss and a bias have controls of their own.
+ * @param {About} about */
 export function buildModel(about) {
   losses = about.losses;
   models = about.models;
   controls.lossDefaults("", losses);
   const { number, only } = controls;
+  /** @type {Map<string, {field: ModelField, kinds: string[]}>} */
   const rows = new Map();
   for (const [kind, fields] of Object.entries(models)) {
     for (const field of fields.filter((one) => one.kind === "loss" || one.label)) {
-      if (!rows.has(field.name)) rows.set(field.name, { field, kinds: [] });
-      rows.get(field.name).kinds.push(kind);
+      const row = rows.get(field.name) ?? { field, kinds: [] };
+      rows.set(field.name, { ...row, kinds: [...row.kinds, kind] });
     }
   }
-  const control = ({ field, kinds }) => {
+  const control = (/** @type {{field: ModelField, kinds: string[]}} */ { field, kinds }) => {
     const row =
       field.kind === "loss"
         ? el("div", {}, controls.loss("", losses))
@@ -29,10 +34,14 @@ export function buildModel(about) {
           : plain(field);
     return kinds.length === Object.keys(models).length ? row : only(() => kinds.includes(state.get("model")), row);
   };
-  const plain = (field) => {
+  const plain = (/** @type {ModelField} */ field) => {
     if (state.get(field.name) === undefined) state.setDefault(field.name, field.value ?? field.min);
     const { min, max, log, step } = field;
-    return number(field.name, field.label, log ? { min, max, log } : step ? { min, max, step } : { min, max });
+    return number(
+      field.name,
+      field.label ?? field.name,
+      log ? { min, max, log } : step ? { min, max, step } : { min, max },
+    );
   };
   return el(
     "fieldset",
@@ -47,6 +56,7 @@ export function buildModel(about) {
   );
 }
 
+/** @type {Record<string, string>} */
 const NAMES = {
   regularized: "weight decay (regularised)",
   normalized: "unit norms (normalised)",
@@ -55,6 +65,7 @@ const NAMES = {
 
 export function modelFields() {
   const kind = state.get("model");
+  /** @type {Record<string, string | null>} */
   const fields = { model: kind };
   for (const field of models[kind]) {
     if (field.kind === "loss") fields.loss = controls.lossSpec("", losses);

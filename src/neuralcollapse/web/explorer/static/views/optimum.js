@@ -1,3 +1,4 @@
+// @ts-check
 // The Optimum view: the closed form, its Gram matrices, its picture, its curve.
 
 import * as state from "../page/state.js";
@@ -5,43 +6,47 @@ import * as api from "../page/api.js";
 import { draw, forget, diverging } from "../page/charts.js";
 import { modelFields } from "./model.js";
 import { Space } from "./space.js";
-import { $, body, command, el, facts, notice, sentence } from "../page/dom.js";
+import { $, body, command, el, facts, message, notice, sentence } from "../page/dom.js";
 import { show } from "../page/numbers.js";
 
 const space = new Space();
-let answer = null;
+/** @type {OptimumAnswer | null} what is shown */
+let shown = null;
 
 export async function updateOptimum() {
+  /** @type {OptimumAnswer | null} */
   let found;
   try {
     const fields = modelFields();
     found = await api.latest("optimum", () => api.get("optimum", fields));
   } catch (error) {
-    notice("optimum-error", error.message);
+    notice("optimum-error", message(error));
     for (const card of document.querySelectorAll("#panel-optimum .card")) card.classList.add("stale");
     return;
   }
   if (!found) return;
-  answer = found;
+  shown = found;
   notice("optimum-error", null);
   for (const card of document.querySelectorAll("#panel-optimum .card")) card.classList.remove("stale");
-  showFacts();
-  showView();
+  showFacts(found);
+  showView(found);
   redrawOptimum();
   const others = ["view", "gram", "curve"].filter((name) => !$(`optimum-${name}`).hidden).length;
   $("optimum-dimension").classList.toggle("wide", others % 2 === 1);
-  showDimension();
+  showDimension(found);
 }
 
 // What depends on the choice of a curve or a matrix only.
 export function redrawOptimum() {
-  if (!answer) return;
-  showGram();
-  showCurve();
+  if (!shown) return;
+  showGram(shown);
+  showCurve(shown);
 }
 
-function showFacts() {
+/** @param {OptimumAnswer} answer */
+function showFacts(answer) {
   const best = answer.optimum;
+  /** @type {(HTMLElement | "")[]} */
   const nodes = [el("h2", {}, "Closed form")];
   if (best) {
     const regime = best.regime === "zero" ? "open" : "good";
@@ -86,7 +91,8 @@ function showFacts() {
   $("optimum-facts").replaceChildren(...nodes.filter((node) => node !== ""));
 }
 
-function showView() {
+/** @param {OptimumAnswer} answer */
+function showView(answer) {
   const place = body("optimum-view");
   const view = answer.view;
   $("optimum-view").hidden = !view;
@@ -103,17 +109,18 @@ function showView() {
   );
 }
 
-function showGram() {
+/** @param {OptimumAnswer} answer */
+function showGram(answer) {
   const place = body("optimum-gram");
   $("optimum-gram").hidden = !answer.grams;
   if (!answer.grams) return;
+  /** @type {Record<string, string>} */
   const names = { weight: "W Wᵀ, of the classifier", means: "of the class means" };
   const kinds = Object.keys(answer.grams);
   const chosen = kinds.includes(state.get("gram")) ? state.get("gram") : kinds[0];
   const gram = answer.grams[chosen];
   const chart = reuse(
     place,
-    "chart",
     chooser(
       "gram",
       kinds.map((kind) => [kind, names[kind]]),
@@ -125,7 +132,7 @@ function showGram() {
     el(
       "p",
       { class: "caption" },
-      answer.view || answer.optimum.regime === "zero"
+      answer.view || answer.optimum?.regime === "zero"
         ? "All lengths and angles: the squared norms are on the diagonal."
         : `All lengths and angles: ${gram.length} classes span more dimensions than a picture has.`,
     ),
@@ -154,15 +161,17 @@ function showGram() {
   }));
 }
 
-// A chart that stays in its place, so that plotly can update it; the choice above it is made anew.
-function reuse(place, className, above) {
-  const before = place.querySelector(`.${className}`);
-  const chart = before ?? el("div", { class: className });
-  if (before && above && place.firstChild !== before) place.firstChild.replaceWith(above);
-  else place.replaceChildren(...[above, chart].filter(Boolean));
+/** A chart that stays in its place, so that plotly can update it; the choice above it is made anew.
+ * @param {HTMLElement} place @param {HTMLElement} above */
+function reuse(place, above) {
+  const before = /** @type {HTMLElement | null} */ (place.querySelector(".chart"));
+  const chart = before ?? el("div", { class: "chart" });
+  if (before && place.firstElementChild !== before) place.firstElementChild?.replaceWith(above);
+  else place.replaceChildren(above, chart);
   return chart;
 }
 
+/** @param {string} name @param {string[][]} options @param {string} chosen */
 function chooser(name, options, chosen) {
   const focused = document.activeElement?.id === `choose-${name}`;
   const node = el("select", {
@@ -175,12 +184,14 @@ function chooser(name, options, chosen) {
   return el("div", { class: "row" }, node);
 }
 
-function showCurve() {
+/** @param {OptimumAnswer} answer */
+function showCurve(answer) {
   const place = body("optimum-curve");
   const curves = answer.curves;
   $("optimum-curve").hidden = !curves.length;
   if (!curves.length) return;
   const curve = curves.find((one) => one.name === state.get("curve")) ?? curves[0];
+  /** @type {Record<string, string>} */
   const titles = {
     xi: "ξ(ρ)",
     psi: "ψ(t)",
@@ -191,7 +202,6 @@ function showCurve() {
   };
   const chart = reuse(
     place,
-    "chart",
     chooser(
       "curve",
       curves.map((one) => [one.name, titles[one.name] ?? one.name]),
@@ -207,6 +217,7 @@ function showCurve() {
     ),
   );
   draw(chart, (colours) => {
+    /** @type {object[]} */
     const data = [
       {
         x: curve.x,
@@ -255,16 +266,17 @@ function showCurve() {
   });
 }
 
-function showDimension() {
+/** @param {OptimumAnswer} answer */
+function showDimension(answer) {
   const place = body("optimum-dimension");
   const text = el("p", {}, answer.dimension);
   const table = answer.by_dimension;
   if (!table) {
-    place.querySelectorAll(".chart").forEach(forget);
+    /** @type {NodeListOf<HTMLElement>} */ (place.querySelectorAll(".chart")).forEach(forget);
     place.replaceChildren(text);
     return;
   }
-  const chart = place.querySelector(".chart") ?? el("div", { class: "chart" });
+  const chart = /** @type {HTMLElement} */ (place.querySelector(".chart") ?? el("div", { class: "chart" }));
   place.replaceChildren(text, chart);
   const dim = Number(state.get("dim"));
   draw(chart, (colours) => ({

@@ -1,13 +1,17 @@
+// @ts-check
 // The Results view: studies of a folder with their verdicts, tables and pictures.
 
 import * as state from "../page/state.js";
 import * as api from "../page/api.js";
-import { $, el, facts, notice } from "../page/dom.js";
+import { $, el, facts, message, notice } from "../page/dom.js";
 import { show } from "../page/numbers.js";
 
+/** @type {Record<string, string>} */
 const tones = { holds: "good", contradicted: "bad", underpowered: "open" };
-const badge = (verdict) => el("span", { class: `badge ${tones[verdict] ?? "open"}` }, verdict ?? "not read");
+/** @param {string} [verdict] */
+const badge = (verdict = "not read") => el("span", { class: `badge ${tones[verdict] ?? "open"}` }, verdict);
 
+/** @param {About} about */
 export async function updateResults(about) {
   if (!about.results) {
     $("results-list").replaceChildren(
@@ -23,10 +27,11 @@ export async function updateResults(about) {
     if (answer) showList(answer);
     await updateStudy();
   } catch (error) {
-    notice("results-error", error.message);
+    notice("results-error", message(error));
   }
 }
 
+/** @param {{folder: string, studies: StudyRow[]}} answer */
 function showList(answer) {
   if (!answer.studies.length) {
     $("results-list").replaceChildren(el("p", { class: "lead" }, `There is no study in ${answer.folder}.`));
@@ -60,11 +65,13 @@ export async function updateStudy() {
     $("results-study").replaceChildren();
     return;
   }
+  /** @type {StudyAnswer | null} */
   const one = await api.latest("study", () => api.get("study", { study: name }));
   if (!one) return;
   const figures = (one.figures ?? [])
     .map((figure) => (/^\d/.test(String(figure)) ? `figure ${figure}` : figure))
     .join(", ");
+  /** @type {HTMLElement[]} */
   const nodes = [
     el(
       "div",
@@ -98,10 +105,11 @@ export async function updateStudy() {
   $("study-title").focus({ preventScroll: true });
 }
 
+/** @param {PartAnswer[]} parts */
 function claims(parts) {
   const heads = ["what the paper says", "verdict", "measured", "limit", "why"];
-  const interval = (part) =>
-    part.low == null || part.low === part.high
+  const interval = (/** @type {PartAnswer} */ part) =>
+    (part.low ?? null) === null || part.low === part.high
       ? show(part.measured, 4)
       : `${show(part.measured, 4)} (${show(part.low, 4)} to ${show(part.high, 4)})`;
   const rows = parts.map((part) =>
@@ -111,7 +119,7 @@ function claims(parts) {
       el(
         "td",
         {},
-        `${part.says} (${part.kind === "ours" ? "ours" : part.source}${part.erratum == null ? "" : `, erratum ${part.erratum}`})`,
+        `${part.says} (${part.kind === "ours" ? "ours" : part.source}${(part.erratum ?? null) === null ? "" : `, erratum ${part.erratum}`})`,
       ),
       el("td", {}, badge(part.verdict)),
       el("td", { "data-label": "measured" }, interval(part)),
@@ -139,6 +147,7 @@ function claims(parts) {
   );
 }
 
+/** @param {StudyAnswer} one */
 function table(one) {
   const names = [...new Set(one.table.flatMap((row) => Object.keys(row)))];
   const numeric = new Set(
@@ -146,7 +155,8 @@ function table(one) {
       one.table.every((row) => row[name] === null || row[name] === undefined || typeof row[name] === "number"),
     ),
   );
-  const cell = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : show(value, 5));
+  const cell = (/** @type {unknown} */ value) =>
+    value !== null && typeof value === "object" ? JSON.stringify(value) : show(value, 5);
   const cut =
     one.rows > one.table.length
       ? el("p", { class: "caption" }, `The first ${one.table.length} of ${one.rows} rows.`)

@@ -1,3 +1,4 @@
+// @ts-check
 // The Solve view: run a method, look at its way, read the certificate of its end.
 
 import * as state from "../page/state.js";
@@ -6,16 +7,20 @@ import * as controls from "../page/controls.js";
 import { draw } from "../page/charts.js";
 import { modelFields } from "./model.js";
 import { Space } from "./space.js";
-import { $, body, command, el, facts, notice } from "../page/dom.js";
+import { $, body, command, el, facts, message, notice } from "../page/dom.js";
 import { show } from "../page/numbers.js";
 
 const space = new Space();
 const cards = ["solve-view", "solve-value", "solve-gap", "solve-collapse", "solve-accuracy"];
+/** @type {HTMLButtonElement} */
 let button;
-let player = null;
+/** @type {number | undefined} */
+let player;
+/** @type {string | null} */
 let solved = null;
 let stopped = () => {};
 
+/** @param {About} about */
 export function buildSolve(about) {
   const every = Object.keys(about.method_summaries);
   button = el("button", { type: "button", class: "action primary", id: "run", onclick: run }, "Solve");
@@ -69,7 +74,7 @@ async function run() {
     solved = JSON.stringify(asked);
     showAnswer(answer);
   } catch (error) {
-    notice("solve-error", error.message);
+    notice("solve-error", message(error));
     $("solve-facts").replaceChildren(el("p", { class: "soft" }, "There is no result."));
     for (const id of cards) $(id).hidden = true;
   } finally {
@@ -78,6 +83,7 @@ async function run() {
   }
 }
 
+/** @type {Record<string, string>} */
 const verdicts = {
   "global minimum": "good",
   "strict saddle": "bad",
@@ -85,6 +91,7 @@ const verdicts = {
   undecided: "open",
 };
 
+/** @param {SolveAnswer} answer */
 function showAnswer(answer) {
   const proof = answer.certificate;
   $("solve-facts").replaceChildren(
@@ -123,6 +130,7 @@ function showAnswer(answer) {
   showHistory(answer);
 }
 
+/** @param {SolveAnswer["view"]} view */
 function showFrames(view) {
   const last = view.frames.length - 1;
   const label = el("span", {});
@@ -135,7 +143,7 @@ function showFrames(view) {
     class: "grow",
   });
   const play = el("button", { type: "button", class: "action", onclick: () => (player ? stop() : start()) }, "Play");
-  const draw = () => {
+  const paint = () => {
     const frame = view.frames[Number(slider.value)];
     label.textContent = `iteration ${frame.iteration}`;
     slider.setAttribute("aria-valuetext", label.textContent);
@@ -145,19 +153,21 @@ function showFrames(view) {
     );
   };
   const start = () => {
-    if (Number(slider.value) === last) slider.value = 0;
+    if (Number(slider.value) === last) slider.value = "0";
     play.textContent = "Stop";
-    draw();
+    paint();
     player = setInterval(() => {
-      slider.value = Number(slider.value) + 1;
-      draw();
+      slider.value = String(Number(slider.value) + 1);
+      paint();
       if (Number(slider.value) >= last) stop();
     }, 450);
   };
-  stopped = () => (play.textContent = "Play");
+  stopped = () => {
+    play.textContent = "Play";
+  };
   slider.addEventListener("input", () => {
     stop();
-    draw();
+    paint();
   });
   const share = (100 * view.share).toFixed(1).replace(/\.0$/, "");
   body("solve-view").replaceChildren(
@@ -169,25 +179,28 @@ function showFrames(view) {
       `Arrows: classifier; rings: samples, coloured by class. The three main directions of the last point, ${share} % of its squared lengths. Drag, or use the arrow keys.`,
     ),
   );
-  draw();
+  paint();
 }
 
 function stop() {
   clearInterval(player);
-  player = null;
+  player = undefined;
   stopped();
 }
 
+/** @param {SolveAnswer} answer */
 function showHistory({ history }) {
   const x = history.iteration;
+  /** @param {string} id @param {string[]} names @param {{log?: boolean, range?: number[], format?: string}} layout
+   * @param {number[]} [lines] */
   const chart = (id, names, layout, lines = []) => {
-    const node = body(id).querySelector(".chart") ?? el("div", { class: "chart" });
+    const node = /** @type {HTMLElement} */ (body(id).querySelector(".chart") ?? el("div", { class: "chart" }));
     body(id).replaceChildren(node);
     const shown = names.filter((name) => history[name].some((value) => value !== null));
     draw(node, (colours) => ({
       data: shown.map((name, index) => ({
         x,
-        y: layout.log ? history[name].map((value) => (value > 0 ? value : null)) : history[name],
+        y: layout.log ? history[name].map((value) => (Number(value) > 0 ? value : null)) : history[name],
         name: name.replace("_", " "),
         mode: x.length < 40 ? "lines+markers" : "lines",
         marker: { size: 5 },
@@ -217,8 +230,9 @@ function showHistory({ history }) {
     }));
     return node;
   };
-  const known = history.gap.at(-1) !== null;
-  chart("solve-value", ["value"], {}, known ? [history.value.at(-1) - history.gap.at(-1)] : []);
+  const [value, gap] = [history.value.at(-1) ?? null, history.gap.at(-1) ?? null];
+  const known = value !== null && gap !== null;
+  chart("solve-value", ["value"], {}, known ? [value - gap] : []);
   body("solve-value").append(
     el("p", { class: "caption" }, known ? "Dotted: the closed form." : "No closed form is known here."),
   );

@@ -1,19 +1,24 @@
+// @ts-check
 // Rows of three coordinates as an SVG that turns under the pointer or the arrow keys.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SIZE = 220;
 const RADIUS = 0.88;
 
+/** @param {string} tag @param {Record<string, string | number>} attributes */
 function shape(tag, attributes) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
-  return node;
+  return /** @type {SVGElement} */ (node);
 }
 
 export class Space {
   constructor() {
     this.turn = 0.6;
     this.tilt = 0.35;
+    /** @type {[number, number] | null} */
+    this.last = null;
+    /** @type {Rows3} */
     this.rows = { weight: null, features: [], labels: [] };
     this.node = shape("svg", {
       class: "space",
@@ -37,22 +42,25 @@ export class Space {
       ];
       if (!step) return;
       event.preventDefault();
-      this.rotate(...step);
+      this.rotate(step[0], step[1]);
     });
   }
 
+  /** @param {number} turn @param {number} tilt */
   rotate(turn, tilt) {
     this.turn += turn;
     this.tilt = Math.max(-1.5, Math.min(1.5, this.tilt + tilt));
     this.draw();
   }
 
+  /** @param {Rows3} rows @param {string} label */
   set(rows, label) {
     this.rows = rows;
     this.node.setAttribute("aria-label", `${label}. Arrow keys turn it.`);
     this.draw();
   }
 
+  /** @param {number[]} at */
   project([x, y, z]) {
     const [c, s, ct, st] = [Math.cos(this.turn), Math.sin(this.turn), Math.cos(this.tilt), Math.sin(this.tilt)];
     const [side, away] = [c * x + s * y, -s * x + c * y];
@@ -62,8 +70,9 @@ export class Space {
 
   draw() {
     const { weight, features, labels } = this.rows;
-    const colour = (label) => `var(--k${label % 10})`;
-    const far = (depth) => (0.62 - 0.38 * depth).toFixed(3);
+    const colour = (/** @type {number} */ label) => `var(--k${label % 10})`;
+    const far = (/** @type {number} */ depth) => (0.62 - 0.38 * depth).toFixed(3);
+    /** @type {[number, SVGElement[]][]} */
     const shapes = [];
     features.forEach((row, index) => {
       const at = this.project(row);

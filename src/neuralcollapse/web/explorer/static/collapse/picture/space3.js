@@ -1,7 +1,7 @@
 // @ts-check
 // Directions for a picture of many dimensions: three orthonormal rows in which a few classes show their simplex.
 
-import { eigen } from "./ufm.js";
+import { eigen } from "../model/measures.js";
 
 /** Rows of a regular simplex of `count` <= 4 unit vectors in three dimensions. @param {number} count */
 export function simplex(count) {

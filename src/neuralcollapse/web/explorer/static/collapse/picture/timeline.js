@@ -1,7 +1,9 @@
 // @ts-check
 // Curves over the steps of the descent, in panels that share one time cursor.
 
-import { colour, sharp } from "./stage.js";
+import { colour } from "../../page/colours.js";
+import { raised } from "../../page/numbers.js";
+import { sharp } from "./stage.js";
 
 /** @typedef {{name: string, words: string, colour: string, dash?: boolean}} Curve
  *  @typedef {{title: string, log: boolean, curves: Curve[], range?: [number, number]}} Panel */
@@ -11,11 +13,13 @@ const FLOOR = 1e-16;
 
 export class History {
   constructor() {
-    this.clear();
+    /** @type {Record<string, number | null>[]} */
+    this.rows = [];
+    this.stride = 1;
+    this.seen = 0;
   }
 
   clear() {
-    /** @type {Record<string, number | null>[]} */
     this.rows = [];
     this.stride = 1;
     this.seen = 0;
@@ -152,16 +156,16 @@ export class Timeline {
       context.strokeStyle = shade;
       context.lineWidth = 2;
       context.beginPath();
-      let pen = false;
+      let down = false;
       rows.forEach((row, index) => {
         const value = row[curve.name];
         if (value === null || value === undefined || !Number.isFinite(value)) {
-          pen = false;
+          down = false;
           return;
         }
-        if (pen) context.lineTo(box.left + index * step, y(value));
+        if (down) context.lineTo(box.left + index * step, y(value));
         else context.moveTo(box.left + index * step, y(value));
-        pen = true;
+        down = true;
       });
       context.stroke();
       const end = this.ends[curve.name];
@@ -189,5 +193,5 @@ function decades(bottom, top) {
 /** @param {number} exponent */
 function power(exponent) {
   if (exponent === 0) return "1";
-  return `10${[...String(exponent)].map((sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("")}`;
+  return `10${raised(exponent)}`;
 }

@@ -2,17 +2,13 @@
 // The picture that one can touch: samples, class means, classifier arrows and the simplex they go to, on a canvas that
 // turns. It knows nothing of the model: it draws what it is given and tells what was grabbed and how far it was moved.
 
-/** @typedef {{kind: "sample" | "mean" | "row", index: number, label: number, at: number[]}} Item */
+import { classColour, colour } from "../../page/colours.js";
+import { arrow, disc } from "./marks.js";
+
+/** @typedef {import("./pen.js").Brush} Brush
+ * @typedef {{kind: "sample" | "mean" | "row", index: number, label: number, at: number[]}} Item */
 
 const REACH = 16;
-
-/** @param {string} name @returns {string} a colour of the page */
-export function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-}
-
-/** The colours of classes, repeated after ten; none is that of a loss. @param {number} label */
-export const classColour = (label) => colour(`k${label % 10}`);
 
 /** A canvas sharp at any density: its context, width and height in page pixels. @param {HTMLCanvasElement} canvas
  * @returns {[CanvasRenderingContext2D, number, number]} */
@@ -158,6 +154,18 @@ export class Stage {
   draw() {
     const [context, width, height] = sharp(this.canvas);
     if (!width || !height) return;
+    this.paint(context);
+    const chosen = this.items.find((item) => item.kind === "mean" && item.label === this.selected);
+    if (chosen && this.hands && document.activeElement === this.canvas) {
+      const at = this.project(chosen.at);
+      context.setLineDash([3, 3]);
+      disc(context, at, 15, null, colour("accent"), 1.5);
+      context.setLineDash([]);
+    }
+  }
+
+  /** The picture itself, on a canvas or into a file. @param {Brush} context */
+  paint(context) {
     const ink = colour("soft");
     const centre = this.project([0, 0, 0]);
     context.lineCap = "round";
@@ -182,9 +190,10 @@ export class Stage {
         context.fillStyle = colour("ink");
         context.font = "600 12px system-ui, sans-serif";
         const away = Math.hypot(at.x - centre.x, at.y - centre.y) || 1;
+        context.textAlign = "center";
         context.fillText(
           this.names?.[item.label] ?? String(item.label + 1),
-          at.x + (19 * (at.x - centre.x)) / away - 4,
+          at.x + (19 * (at.x - centre.x)) / away,
           at.y + (19 * (at.y - centre.y)) / away + 4,
         );
       } else {
@@ -193,16 +202,9 @@ export class Stage {
       }
     }
     context.globalAlpha = 1;
-    const chosen = this.items.find((item) => item.kind === "mean" && item.label === this.selected);
-    if (chosen && this.hands && document.activeElement === this.canvas) {
-      const at = this.project(chosen.at);
-      context.setLineDash([3, 3]);
-      disc(context, at, 15, null, colour("accent"), 1.5);
-      context.setLineDash([]);
-    }
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {string} ink */
+  /** @param {Brush} context @param {string} ink */
   #ghost(context, ink) {
     context.globalAlpha = 0.55;
     context.strokeStyle = ink;
@@ -231,102 +233,3 @@ export class Stage {
     context.globalAlpha = 1;
   }
 }
-
-/** @param {CanvasRenderingContext2D} context @param {{x: number, y: number}} at @param {number} radius
- * @param {string | null} fill @param {string | null} stroke @param {number} width */
-function disc(context, at, radius, fill, stroke, width) {
-  context.beginPath();
-  context.arc(at.x, at.y, radius, 0, 2 * Math.PI);
-  if (fill) {
-    context.fillStyle = fill;
-    context.fill();
-  }
-  if (stroke) {
-    context.strokeStyle = stroke;
-    context.lineWidth = width;
-    context.stroke();
-  }
-}
-
-/** @param {CanvasRenderingContext2D} context @param {{x: number, y: number}} from @param {{x: number, y: number}} to
- * @param {string} shade */
-function arrow(context, from, to, shade) {
-  const length = Math.hypot(to.x - from.x, to.y - from.y);
-  if (length < 6) return;
-  const [ux, uy] = [(to.x - from.x) / length, (to.y - from.y) / length];
-  context.fillStyle = shade;
-  context.beginPath();
-  context.moveTo(to.x + 5 * ux, to.y + 5 * uy);
-  context.lineTo(to.x - 8 * ux - 6 * uy, to.y - 8 * uy + 6 * ux);
-  context.lineTo(to.x - 8 * ux + 6 * uy, to.y - 8 * uy - 6 * ux);
-  context.fill();
-}
-
-/** One class seen through a lens: its samples about their mean, enlarged until they fill it.
- * @param {HTMLCanvasElement} canvas @param {number[][]} offsets in the picture's coordinates @param {number} label
- * @param {number} whole the radius of the picture @param {Stage} stage */
-export function magnify(canvas, offsets, label, whole, stage) {
-  const [context, width, height] = sharp(canvas);
-  if (!width) return;
-  const spread = Math.sqrt(
-    offsets.reduce((sum, [x, y, z]) => sum + x * x + y * y + z * z, 0) / Math.max(1, offsets.length),
-  );
-  const half = Math.max(2.2 * spread, 1e-300);
-  const [c, s, ct, st] = [Math.cos(stage.turn), Math.sin(stage.turn), Math.cos(stage.tilt), Math.sin(stage.tilt)];
-  const middle = { x: width / 2, y: height / 2 - 7 };
-  const scale = (0.5 * Math.min(width, height) - 16) / half;
-  disc(context, middle, 3, null, colour("soft"), 1);
-  context.globalAlpha = 0.85;
-  for (const [x, y, z] of offsets) {
-    const at = { x: middle.x + scale * (c * x + s * z), y: middle.y - scale * (ct * y - st * (-s * x + c * z)) };
-    if (spread > 0) disc(context, at, 3, classColour(label), null, 0);
-  }
-  context.globalAlpha = 1;
-  context.fillStyle = colour("soft");
-  context.font = "12px system-ui, sans-serif";
-  context.textAlign = "center";
-  const zoom = whole / half;
-  context.fillText(
-    spread > 0 ? `class ${label + 1} ×${times(zoom)}` : `class ${label + 1}: one point`,
-    width / 2,
-    height - 6,
-  );
-}
-
-/** @param {number} factor */
-function times(factor) {
-  if (factor < 1000) return String(Number(Math.max(1, factor).toPrecision(2)));
-  const power = Math.floor(Math.log10(factor));
-  const raised = [...String(power)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]).join("");
-  return `10${raised}`;
-}
-
-/** Cosines between vectors as coloured squares. @param {HTMLCanvasElement} canvas @param {number[][]} cosines
- * @param {number[]} chosen classes in the picture */
-export function drawCosines(canvas, cosines, chosen) {
-  const [context, width, height] = sharp(canvas);
-  const count = cosines.length;
-  const side = Math.min(width, height) / count;
-  const left = (width - side * count) / 2;
-  const [low, middle, high] = [colour("low"), colour("middle"), colour("high")].map(parts);
-  cosines.forEach((row, i) =>
-    row.forEach((cosine, j) => {
-      const t = Math.max(-1, Math.min(1, cosine));
-      const mix = (t < 0 ? low : high).map((part, k) => Math.round(middle[k] + Math.abs(t) * (part - middle[k])));
-      context.fillStyle = `rgb(${mix.join(",")})`;
-      context.fillRect(left + j * side, i * side, side - (side > 8 ? 1 : 0), side - (side > 8 ? 1 : 0));
-      if (side >= 34) {
-        context.fillStyle = Math.abs(t) > 0.6 ? "#fff" : colour("ink");
-        context.font = "12px system-ui, sans-serif";
-        context.textAlign = "center";
-        context.fillText(cosine.toFixed(2).replace("-", "−"), left + (j + 0.5) * side, (i + 0.5) * side + 4);
-      }
-    }),
-  );
-  context.strokeStyle = colour("ink");
-  context.lineWidth = 2;
-  if (count > 4) for (const k of chosen) context.strokeRect(left + k * side + 1, k * side + 1, side - 2, side - 2);
-}
-
-/** @param {string} hex */
-const parts = (hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
