@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..precision import DIGITS, coarsest, digits_of
+from .rooms import room
 from .scatter import Scatter
 
 __all__ = ["Moments", "chunk_rows"]
@@ -80,27 +81,28 @@ class Moments:
             step = min(4096, max(1024, step))
         ordered, order = labels.sort(stable=True)
         for start in range(0, labels.shape[0], step):
-            part = order[start : start + step]
-            self._add_sorted(features.index_select(0, part), ordered[start : start + step], scatter)
+            self._add_sorted(features, order[start : start + step], ordered[start : start + step], scatter)
         self.digits[digits_of(precision)] += labels.shape[0]
 
-    def _add_sorted(self, rows: Tensor, labels: Tensor, scatter: Scatter | None) -> None:
-        classes, inverse, added = torch.unique_consecutive(labels, return_inverse=True, return_counts=True)
+    def _add_sorted(self, features: Tensor, order: Tensor, labels: Tensor, scatter: Scatter | None) -> None:
+        classes, added = torch.unique_consecutive(labels, return_counts=True)
         before = self.counts.index_select(0, classes)
+        rows = torch.index_select(features, 0, order, out=room("rows", order, features))
         new = (before == 0).nonzero().squeeze(1)
         if new.shape[0]:
             first = (added.cumsum(0) - added)[new]
             self.centre.index_copy_(0, classes[new], rows[first].to(torch.float64))
-        deviation = self.centre.index_select(0, labels)
-        torch.sub(rows, deviation, out=deviation)
+        centres = torch.index_select(self.centre, 0, labels, out=room("centres", order, self.centre))
+        deviation = room("deviation", order, self.centre)
+        deviation = rows.to(torch.float64) if deviation is None else deviation.copy_(rows)
+        deviation.sub_(centres)
         self.squares.index_add_(0, labels, _row_squares(deviation))
-        local = deviation
-        if classes.shape[0] < labels.shape[0]:
+        if scatter is not None:
+            inverse = torch.repeat_interleave(added)
             local = torch.zeros(classes.shape[0], rows.shape[1], dtype=torch.float64, device=rows.device)
             local.index_add_(0, inverse, deviation)
-        if scatter is not None:
             scatter.add(_growth(deviation, inverse, local, self.sums.index_select(0, classes), before, added))
-        self.sums.index_add_(0, classes, local)
+        self.sums.index_add_(0, labels, deviation)
         self.counts.index_add_(0, classes, added)
 
     def merge(self, other: "Moments", scatter: Scatter | None = None) -> None:
