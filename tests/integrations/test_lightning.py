@@ -3,6 +3,7 @@
 import json
 import logging
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -84,6 +85,26 @@ def test_a_loader_of_ones_own_is_measured_after_the_epoch(tmp_path):
     report = callback.history[-1][1]
     assert report.cosine_margin == pytest.approx(nc.measure_model(net, [(x, y)]).cosine_margin, rel=1e-5)
     assert "collapse_nc1" in trainer.callback_metrics
+
+
+@pytest.mark.parametrize("memory_limit", [1 << 20, 0])
+def test_intervals_are_those_of_measuring_the_model_afterwards(tmp_path, memory_limit):
+    options: Any = {"intervals": 0.9, "groups": 5, "memory_limit": memory_limit}
+    callback = LightningCollapse(metrics=["nc1_quotient", "nc2"], **options)
+    net, _, (x, y) = fit(callback, 1, tmp_path)
+    (_, report), *_ = callback.history
+    assert set(report.intervals) == {"nc1_quotient"}
+    with torch.no_grad():
+        hidden = net.eval().body(x[60:])
+    # In memory groups are drawn from all samples at once, in a stream batch by batch.
+    grouped = nc.metrics.GroupedStatistics(3, 8, groups=5, passes=2)
+    for rows, labels in zip(*(part.split(30 if memory_limit else 7) for part in (hidden, y[60:])), strict=True):
+        grouped.update(rows, labels)
+    truth = grouped.report(level=0.9, metrics=["nc1_quotient"])
+    assert report.intervals["nc1_quotient"] == pytest.approx(truth.intervals["nc1_quotient"], rel=1e-6)
+    restored = LightningCollapse()
+    restored.load_state_dict(callback.state_dict())
+    assert restored.history[0][1].intervals["nc1_quotient"] == report.intervals["nc1_quotient"]
 
 
 def test_bad_arguments():

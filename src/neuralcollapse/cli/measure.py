@@ -50,6 +50,7 @@ def measure(
     min_samples: int = 1,
     ignore_label: int = -100,
     memory: float = 1.0,
+    precision: Literal["float64", "float32", "float16", "bfloat16"] | None = None,
 ) -> int:
     """Measure neural collapse of the features in files.
 
@@ -105,8 +106,12 @@ def measure(
         The label of samples to leave out.
     memory
         Gigabytes that intermediate matrices may take.
+    precision
+        The type that the features were rounded to, where that is coarser than the type they are stored in: features of
+        a run in bfloat16 that were saved as float32, say. Directions below its rounding do not count.
     """  # noqa: D413
     from .._support.checks import real
+    from ..metrics.precision import precision_named
 
     if not files:
         raise ValueError("measure needs a file: .npz, .safetensors, .parquet, .pt, .npy, or a folder of them")
@@ -121,6 +126,7 @@ def measure(
         "memory_limit": int(real("--memory", memory, minimum=0.0, maximum=1e9) * 1e9),
         "intervals": intervals,
         "groups": groups,
+        "precision": precision_named(precision),
     }
     if layers:
         reports = _layers(files, options)
@@ -195,6 +201,7 @@ class _Shards:
 def _layers(files: tuple[str, ...], options: dict[str, Any]) -> "dict[str, CollapseReport]":
     from ..metrics import measure as measure_features
     from ..metrics import open_arrays
+    from ..metrics.precision import coarser
 
     if len(files) != 1:
         raise ValueError(f"--layers takes one file, got {len(files)}")
@@ -206,6 +213,7 @@ def _layers(files: tuple[str, ...], options: dict[str, Any]) -> "dict[str, Colla
     if "labels" not in held:
         raise ValueError(f"{files[0]}: no array 'labels' (it holds: {', '.join(held)})")
     labels = arrays["labels"]
+    options["precision"] = coarser(options["precision"], arrays.precision)
     return {name: measure_features(arrays[key], labels, **options) for name, key in names.items()}
 
 

@@ -17,7 +17,7 @@ from ..metrics.inputs import IGNORED, NonFiniteError
 from ..metrics.measurement import Measurement, Options
 from ..metrics.model import look_at
 from ..metrics.processes import Shares, Team
-from ..metrics.settings import MEMORY_LIMIT
+from ..metrics.settings import MEMORY_LIMIT, Metrics
 from ._watching import Skips, report_state, restored_report
 from .loggers import Logger, write_all
 
@@ -51,6 +51,9 @@ class LightningCollapse(Callback):
         ignore_label: the label of samples to leave out, or several.
         max_batches: look at no more than so many batches of ``loader``.
         memory_limit: bytes of features to keep.
+        intervals: the level of confidence intervals, such as 0.95, for the reports' ``intervals``.
+        groups: groups of samples that they come from.
+        precision: the dtype whose rounding the features carry, where that is coarser than what the layers pass on.
 
     Attributes:
         history: pairs of epoch and report, kept in checkpoints.
@@ -62,7 +65,7 @@ class LightningCollapse(Callback):
         loader: Iterable[Any] | None = None,
         *,
         layer: str | None = None,
-        metrics: str | Sequence[str] | None = None,
+        metrics: Metrics = None,
         every: int = 1,
         prefix: str = "nc/",
         labels: LabelsOf | None = None,
@@ -75,6 +78,9 @@ class LightningCollapse(Callback):
         ignore_label: Ignored = IGNORED,
         max_batches: int | None = None,
         memory_limit: int = MEMORY_LIMIT,
+        intervals: float | None = None,
+        groups: int = 20,
+        precision: torch.dtype | None = None,
     ):
         super().__init__()
         self._loader, self._prefix = loader, prefix
@@ -87,6 +93,9 @@ class LightningCollapse(Callback):
             present_only=present_only,
             min_samples=min_samples,
             memory_limit=memory_limit,
+            intervals=intervals,
+            groups=groups,
+            precision=precision,
         )
         self._every = integer("every", every, minimum=1)
         self._max_batches = None if max_batches is None else integer("max_batches", max_batches, minimum=1)

@@ -16,7 +16,7 @@ from ..metrics.inputs import IGNORED
 from ..metrics.measurement import Options
 from ..metrics.model import look_at
 from ..metrics.processes import Reduce, Team
-from ..metrics.settings import MEMORY_LIMIT
+from ..metrics.settings import MEMORY_LIMIT, Metrics
 from ._watching import Skips
 from .loggers import Logger, write_all
 
@@ -52,6 +52,9 @@ class TransformersCollapse(TrainerCallback):
         ignore_label: the label of samples or tokens to leave out, or several.
         reduce: whether to measure the samples of all processes; by default where each has a share of its own.
         memory_limit: bytes of features to keep.
+        intervals: the level of confidence intervals, such as 0.95, for the reports' ``intervals``.
+        groups: groups of samples that they come from.
+        precision: the dtype whose rounding the features carry, where that is coarser than what the layers pass on.
 
     Attributes:
         history: pairs of epoch and report on the training data (or ``loader``).
@@ -64,7 +67,7 @@ class TransformersCollapse(TrainerCallback):
         loader: Iterable[Any] | None = None,
         *,
         layer: str | None = None,
-        metrics: str | Sequence[str] | None = None,
+        metrics: Metrics = None,
         every: int = 1,
         every_steps: int | None = None,
         evaluations: bool = True,
@@ -79,6 +82,9 @@ class TransformersCollapse(TrainerCallback):
         ignore_label: Ignored = IGNORED,
         reduce: Reduce = None,
         memory_limit: int = MEMORY_LIMIT,
+        intervals: float | None = None,
+        groups: int = 20,
+        precision: torch.dtype | None = None,
     ):
         self._loader, self._prefix = loader, prefix
         self._options = Options(
@@ -89,6 +95,9 @@ class TransformersCollapse(TrainerCallback):
             present_only=present_only,
             min_samples=min_samples,
             memory_limit=memory_limit,
+            intervals=intervals,
+            groups=groups,
+            precision=precision,
         )
         self._every = integer("every", every, minimum=1)
         self._every_steps = None if every_steps is None else integer("every_steps", every_steps, minimum=1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .accumulators.statistics import ClassStatistics
-from .inputs import Labels, Source, as_labels, as_source
+from .inputs import Labels, Source, all_finite, as_labels, as_source, nonfinite_error
 from .intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from
 from .measure import report_on
 from .precision import as_precision, coarser
@@ -84,6 +84,9 @@ class Recorder:
             rows = targets != self._settings.ignore_label
             if not bool(rows.all()):
                 features, targets = features[rows.to(features.device)], targets[rows]
+        # An accelerator is not waited for: what it holds is looked at in the end.
+        if features.device.type == "cpu" and not all_finite(features):
+            raise nonfinite_error(as_source("features", features))
         # Where they are: a copy, because a hook's tensor may be written to by what follows.
         self._kept.append((features.detach().clone(), targets.clone()))
         self._bytes += self._kept[-1][0].nbytes

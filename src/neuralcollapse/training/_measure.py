@@ -30,6 +30,8 @@ Features = tuple[Tensor, Tensor, Tensor]
 def measure_split(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
     """``loss``, ``accuracy`` and the metrics of the plan by name, in evaluation mode; the mode is restored.
 
+    With ``plan.intervals`` also ``intervals``, pairs by name.
+
     Features of up to 512 MB are kept for the metrics that look at them twice; beyond that the model runs twice.
     """
     before = model.training
@@ -63,14 +65,19 @@ def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: to
                 recorder.add_again(features, labels)
     report = recorder.report()
     loss, right, count = sums.tolist()
-    return {"loss": loss / count, "accuracy": right / count, **report.values}
+    row = {"loss": loss / count, "accuracy": right / count, **report.values}
+    if plan.intervals is not None:
+        row["intervals"] = {name: list(bounds) for name, bounds in report.intervals.items()}
+    return row
 
 
 def _recorder(plan: Plan, model: Classifier, team: Team) -> Recorder:
     """Where features go: the same recorder as :func:`neuralcollapse.measure_model` has."""
     # Features come in float32, with the digits that the forward passes have.
     precision = torch.float32 if plan.precision == "float32" else torch.bfloat16
-    settings = Settings(plan.metrics, ignore_label=None, memory_limit=MEMORY, precision=precision)
+    settings = Settings(
+        plan.metrics, ignore_label=None, memory_limit=MEMORY, intervals=plan.intervals, precision=precision
+    )
     together = MeasuringTeam(None, team.size > 1)
     weight, bias, dim = model.head.weight, model.head.bias, model.feature_dim
     return Recorder(settings, model.num_classes, weight, bias, dim=dim, team=together, repeatable=True)

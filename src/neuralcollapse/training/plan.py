@@ -93,6 +93,8 @@ class Plan(BaseModel):
     """Epochs after which loss, accuracy and neural collapse are measured: log-spaced, every one, or these."""
     metrics: tuple[str, ...] | None = None
     """Names of the metrics to measure; all of them when not given."""
+    intervals: float | None = Field(None, gt=0, lt=1)
+    """The level of confidence intervals of the metrics, such as 0.95; a row then has them under ``intervals``."""
 
     def __init__(self, **values: Any) -> None:
         try:

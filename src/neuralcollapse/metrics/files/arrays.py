@@ -50,7 +50,7 @@ class Arrays:
 
     @property
     def precision(self) -> torch.dtype | None:
-        """The dtype whose rounding the features carry, where the file says so (``extract`` writes it)."""
+        """The dtype whose rounding the features carry, where the file says so and the arrays do not show it."""
         return _guarded(self._file, partial(_stated_precision, self._file))
 
     def __getitem__(self, name: str) -> Array:
@@ -181,6 +181,10 @@ def _open_safetensors(file: Path) -> dict[str, Callable[[], Array]]:
 
 
 def _stated_precision(file: Path) -> torch.dtype | None:
+    if file.suffix.lower() == ".parquet":
+        # The reader hands out half precision as float32.
+        kinds = _query("SELECT DISTINCT logical_type FROM parquet_schema(?)", file).fetchall()
+        return torch.float16 if any("FLOAT16" in str(kind).upper() for (kind,) in kinds) else None
     if file.suffix.lower() != ".safetensors":
         return None
     from safetensors import safe_open
