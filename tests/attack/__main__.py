@@ -11,12 +11,14 @@ worker's death, a result that differs after a kill or after damage.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import pickle
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,49 +63,95 @@ def in_child(make: Callable[[], Any]) -> Any:
     return pickle.loads(content)
 
 
-def attack(part: str, seed: int, numbers: range, seconds: float = float("inf")) -> Tally:
+def attack(
+    part: str,
+    seed: int,
+    numbers: range,
+    seconds: float = float("inf"),
+    done: Callable[[Tally, range], None] | None = None,
+) -> Tally:
     """Run the trials of a part that have these numbers, for at most about ``seconds``."""
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as place:
         try:
-            return run_trials(made(part, seed, Path(place) / part), numbers, seconds)
+            return run_trials(made(part, seed, Path(place) / part), numbers, seconds, done)
         finally:
             os.chdir(here)
 
 
-def record(out: Path, seed: int, tallies: dict[str, Tally]) -> None:
-    """Write the counts to a JSON file, beside those of other parts that it holds."""
-    facts = json.loads(out.read_text()) if out.is_file() else {}
-    facts |= {"version": nc.__version__}
-    for part, tally in tallies.items():
-        facts[part] = {"seed": seed, **tally.facts()}
+def warm() -> None:
+    """Import what commands import when they need it, once and not in every worker anew."""
+    import duckdb  # noqa: F401
+    import matplotlib.backends.backend_agg
+    import matplotlib.backends.backend_svg  # noqa: F401
+    import torch._dynamo  # noqa: F401  (which the first optimizer imports)
+
+
+def record(out: Path, part: str, seed: int, tally: Tally, numbers: range) -> None:
+    """Add the counts of some trials to a JSON file: to those of other numbers of the same seed and version.
+
+    Several processes may attack with parts of the numbers, and one that is stopped leaves what it has done.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(facts, indent=2) + "\n")
+    with out.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        facts = json.loads(file.read() or "{}")
+        entry = facts.get(part, {})
+        same = entry.get("seed") == seed and entry.get("version") == nc.__version__
+        before = [tuple(pair) for pair in entry["trials"]] if same else []
+        if all(numbers.stop <= first or last <= numbers.start for first, last in before) and before:
+            tally, earlier = Tally.from_facts(entry), tally
+            tally += earlier
+        else:
+            before = []
+        trials = joined([*before, (numbers.start, numbers.stop)])
+        facts[part] = {"version": nc.__version__, "seed": seed, "trials": trials, **tally.facts()}
+        file.truncate(0)
+        file.write(json.dumps({name: facts[name] for name in PARTS if name in facts}, indent=2) + "\n")
+
+
+def joined(ranges: list[tuple[int, int]]) -> list[list[int]]:
+    """Ranges in order, neighbours as one.
+
+    >>> joined([(5, 8), (0, 5), (10, 11)])
+    [[0, 8], [10, 11]]
+    """
+    found: list[list[int]] = []
+    for first, last in sorted(ranges):
+        if found and found[-1][1] == first:
+            found[-1][1] = last
+        else:
+            found.append([first, last])
+    return found
 
 
 def main() -> int:
     """From the command line: exit code 1 if anything was bad."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trials", type=int, default=300, help="trials of each part (a fiftieth of them kills)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="minutes of each part, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; all of them by default")
     parser.add_argument("--first", type=int, default=None, help="one trial alone: its number")
+    parser.add_argument("--numbers", default=None, help="trials from A to before B of one part, as A:B")
     parser.add_argument("--out", type=Path, default=None, help="write the counts to this JSON file")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    warm()
     tallies = {}
     for part in options.only or PARTS:
         share = {"kills": 50, "calls": EXAMPLES}.get(part, 1)
         numbers = range(-(-options.trials // share))
         if options.first is not None:
             numbers = range(options.first, options.first + 1)
-        tally = tallies[part] = attack(part, options.seed, numbers, 60 * options.minutes)
+        elif options.numbers is not None:
+            numbers = range(*map(int, options.numbers.split(":")))
+        done = None if options.out is None else partial(record, options.out.resolve(), part, options.seed)
+        tally = tallies[part] = attack(part, options.seed, numbers, 60 * options.minutes, done)
         print(f"{part}: {tally.tried} tried, {dict(tally.ended.most_common(8))}, {len(tally.bad)} bad", flush=True)  # noqa: T201
         for line in tally.bad:
             print(f"  BAD {line}", flush=True)  # noqa: T201
-        if options.out is not None:
-            record(options.out, options.seed, {part: tally})
     return 1 if any(tally.bad for tally in tallies.values()) else 0
 
 

@@ -29,6 +29,15 @@ class Tally:
     longest: float = 0.0
     memory: int = 0
 
+    def __iadd__(self, other: "Tally") -> "Tally":
+        self.tried += other.tried
+        self.ended += other.ended
+        self.kinds += other.kinds
+        self.bad += other.bad
+        self.seconds += other.seconds
+        self.longest, self.memory = max(self.longest, other.longest), max(self.memory, other.memory)
+        return self
+
     def add(self, ended: str, kind: str, bad: str | None = None, count: int = 1) -> None:
         """Count a trial, or several that ended alike."""
         self.tried += count
@@ -48,6 +57,12 @@ class Tally:
             "longest_seconds": round(self.longest, 1),
             "largest_gigabytes": round(self.memory / 1e9, 2),
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> "Tally":
+        """What :meth:`facts` wrote."""
+        counts = facts["tried"], Counter(facts["ended"]), Counter(facts["kinds"]), list(facts["bad"])
+        return cls(*counts, 60 * facts["minutes"], facts["longest_seconds"], round(1e9 * facts["largest_gigabytes"]))
 
 
 class Reporter:
@@ -81,17 +96,23 @@ class Reporter:
 Trial = Callable[[int, Reporter], None]
 
 
-def run_trials(trial: Trial, numbers: range, seconds: float) -> Tally:
+def run_trials(
+    trial: Trial, numbers: range, seconds: float, done: Callable[[Tally, range], None] | None = None
+) -> Tally:
     """Call ``trial`` with each of ``numbers`` in workers, for at most about ``seconds``.
 
     A worker that does not answer in time, or dies, is a bad end of what it did; another one goes on behind it.
+    ``done`` is told of each worker's trials when it ends.
     """
     tally, began = Tally(), time.monotonic()
     number = numbers.start
-    while number < numbers.stop and time.monotonic() - began < seconds:
-        last = min(numbers.stop, number + TRIALS)
-        number = _watch(*_worker(trial, range(number, last), began + seconds), tally)
-    tally.seconds = time.monotonic() - began
+    while number < numbers.stop and (since := time.monotonic()) - began < seconds:
+        first, last, part = number, min(numbers.stop, number + TRIALS), Tally()
+        number = _watch(*_worker(trial, range(number, last), began + seconds), part)
+        part.seconds = time.monotonic() - since
+        tally += part
+        if done is not None:
+            done(part, range(first, number))
     return tally
 
 

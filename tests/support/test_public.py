@@ -119,3 +119,18 @@ def test_an_error_of_a_callers_own_loss_is_the_callers():
 
     with pytest.raises(RuntimeError, match=r"^mine$"):
         Own()(DENSE, LABELS)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nc.web.report.write(["no\nsuch"], "page.html"),
+        lambda: nc.ufm.load_point("no\nsuch"),
+        lambda: nc.training.Run.open("no\nsuch"),
+        lambda: nc.ClassStatistics.load("no\nsuch"),
+    ],
+)
+def test_a_name_with_a_line_break_is_told_in_one_line(call):
+    with pytest.raises((ValueError, OSError), match="such") as caught:
+        call()
+    assert len(str(caught.value).splitlines()) == 1

@@ -77,6 +77,8 @@ def _explained(call: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return call(*given, **named)
         except Exception as error:
+            if type(error) in (ValueError, TypeError) and _stated(error) and len(str(error).splitlines()) > 1:
+                raise type(error)(" ".join(str(error).split())) from error  # of a name with a line break
             clear = isinstance(error, CLEAR) and "\n" not in str(error)
             if clear and (isinstance(error, OSError) or _stated(error)):
                 raise
