@@ -11,7 +11,7 @@ declare const Plotly: {
   newPlot(node: HTMLElement, data: object[], layout: object, config: object): Promise<void>;
   addFrames(node: HTMLElement, frames: object[]): Promise<void>;
   purge(node: HTMLElement): void;
-  Fx: { hover(node: HTMLElement, at: object, subplots: string[]): void; unhover(node: HTMLElement): void };
+  Fx: { hover(node: HTMLElement, at: object, subplots: string[], quiet: boolean): void; unhover(node: HTMLElement): void };
 };
 
 declare const module: { exports: object } | undefined;

@@ -78,3 +78,61 @@ def test_the_page_without_scripts(browser, report):
     for drawing in page.locator(".drawing > svg").all():
         assert drawing.bounding_box()["height"] > 100
     context.close()
+
+
+def opened(browser, report, **options):
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, **options)
+    page.set_default_timeout(PATIENCE)
+    page.goto(report.as_uri(), timeout=PATIENCE)
+    return page
+
+
+def test_the_contents_stay_and_say_where_one_is(browser, report):
+    page = opened(browser, report, reduced_motion="reduce")
+    links = page.locator(".contents a")
+    assert links.count() == page.locator("section.result").count() == 4
+    links.nth(2).click()
+    page.wait_for_selector(".contents a:nth-of-type(3)[aria-current]")
+    assert 0 <= page.evaluate("document.querySelector('.contents').getBoundingClientRect().top") < 5
+    assert page.locator(".contents [aria-current]").count() == 1
+    page.close()
+
+
+def test_the_filter_leaves_what_was_asked_for(browser, report):
+    page = opened(browser, report)
+    page.get_by_role("searchbox").fill("mse/other")
+    assert page.locator("section.result:visible").count() == 1
+    assert page.locator(".summary tbody tr:visible").count() == 1
+    assert page.locator(".filter output").inner_text() == "1 of 4"
+    page.get_by_role("searchbox").fill("")
+    page.get_by_role("button", name="holds").click()
+    words = page.locator(".summary tbody tr:visible .badge").all_inner_texts()
+    assert words
+    assert all("holds" in word for word in words if "smoke" not in word)
+    page.get_by_role("button", name="holds").click()
+    assert page.locator("section.result:visible").count() == 4
+    page.close()
+
+
+def test_every_picture_has_a_thumbnail_that_shows_it(browser, report):
+    page = opened(browser, report)
+    boxes = "[...document.querySelectorAll('.thumbnail use')].map(use => use.getBBox().width)"
+    sizes = page.evaluate(boxes)
+    assert len(sizes) == 4
+    assert all(size > 10 for size in sizes)
+    page.close()
+
+
+def test_what_is_pointed_at_in_one_chart_is_shown_in_its_neighbours(browser, report):
+    page = opened(browser, report)
+    charts = page.locator("section.result:has(.charts.count3) .charts").first.locator(".chart.own")
+    for chart in charts.all():
+        chart.scroll_into_view_if_needed()
+        chart.and_(page.locator(".drawn")).wait_for()
+    box = charts.first.locator(".nsewdrag").bounding_box()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.5 * box["height"], steps=3)
+    for place in range(charts.count()):
+        charts.nth(place).locator(".hoverlayer .legend, .hoverlayer .hovertext, .hoverlayer .axistext").first.wait_for()
+    page.mouse.move(2, 2)
+    page.wait_for_function("() => !document.querySelector('.hoverlayer .legend, .hoverlayer .hovertext')")
+    page.close()

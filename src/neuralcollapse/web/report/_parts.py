@@ -1,5 +1,6 @@
 """What a page is made of: sections with pictures, tables and folded details, all plain text until the template."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,9 @@ from markupsafe import Markup
 from ._numbers import heading, is_number, shown
 
 __all__ = ["Badge", "Chart", "Details", "Key", "Picture", "Section", "Table", "table_of"]
+
+
+THUMBNAIL = re.compile(r'viewBox="([^"]*)".*?<g id="([^"]*-drawing)">', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,17 @@ class Picture:
     legend: Sequence[Key] = ()
     """Of the charts, which have none of their own: beside them it would leave a phone no room."""
 
+    @property
+    def thumbnail(self) -> Markup:
+        """The drawing again, small: it refers to the one on the page."""
+        found = THUMBNAIL.search(self.drawing)
+        if found is None:
+            return Markup()
+        box, name = found.groups()
+        return Markup(
+            f'<svg class="thumbnail" viewBox="{box}" fill="currentColor" aria-hidden="true"><use href="#{name}"/></svg>'
+        )
+
 
 @dataclass(frozen=True)
 class Table:
@@ -106,6 +121,8 @@ class Section:
     tables: Sequence[Table] = ()
     details: Sequence[Details] = ()
     command: str = ""
+    smoke: bool = False
+    """Whether it shows only that the path works."""
 
 
 def table_of(caption: str, rows: Iterable[Mapping[str, Any]]) -> Table | None:

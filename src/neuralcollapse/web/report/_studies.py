@@ -67,6 +67,7 @@ def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
         tables=[table for table in (_claims(facts["parts"]), *sensitivity, failed, rows) if table is not None],
         details=[_plan(facts), Details("Environment", {heading(k): shown(v) for k, v in environment(folder).items()})],
         command=_command(folder, facts),
+        smoke=facts["profile"] == "smoke",
     )
 
 

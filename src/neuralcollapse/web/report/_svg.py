@@ -57,7 +57,7 @@ def inline_svg(text: str, prefix: str, label: str, source: object = "picture") -
     return Markup(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{escape(box)}" role="img" aria-label="{escape(label)}" '
         f'fill="currentColor" '
-        f'style="width:{SCALE * width:.0f}pt;--least:{LEAST * width:.0f}pt">{body}</svg>'
+        f'style="width:{SCALE * width:.0f}pt;--least:{LEAST * width:.0f}pt"><g id="{prefix}-drawing">{body}</g></svg>'
     )
 
 

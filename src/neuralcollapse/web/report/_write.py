@@ -42,7 +42,9 @@ def write(folders: str | Path | Iterable[str | Path], out: str | Path = "report.
 def _write(given: Sequence[str | Path], target: Path) -> Path:
     found = sections(given)
     live = any(picture.charts for section in found for picture in section.pictures)
-    text = render("report.html.jinja", live, title="Neural collapse: results", sections=found, counts=_counts(found))
+    values = {"title": "Neural collapse: results", "sections": found, "counts": _counts(found)}
+    verdicts = list(dict.fromkeys(section.badge for section in found))
+    text = render("report.html.jinja", live, **values, verdicts=verdicts, contents_script=_own("contents.js"))
     write_text(target, text)
     return target
 
@@ -86,4 +88,5 @@ def _counts(found: Sequence[Section]) -> str:
             named = f"{total} {single[kind] if total == 1 else plural[kind]}"
             ends = ", ".join(f"{word}: {count}" for word, count in words.items())
             parts.append(f"{named} ({ends})")
-    return "; ".join(parts) + "."
+    smoke = " Smoke runs show that a path works; they decide nothing." if any(one.smoke for one in found) else ""
+    return "; ".join(parts) + "." + smoke
