@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from neuralcollapse._support.model_fields import MODEL_FIELDS, ModelField, models_by_fields
+
 EVIDENCE = Path(__file__).resolve().parent
 
 
@@ -175,7 +177,43 @@ def _machine(facts: dict[str, Any]) -> str:
     )
 
 
+def model_fields() -> str:
+    """docs/theory.md: the fields that name a model, from the one table of them."""
+    fields: dict[tuple[str, str], tuple[ModelField, list[str]]] = {}
+    for kind, declared in MODEL_FIELDS.items():
+        for field in declared:
+            fields.setdefault((field.name, _takes(field)), (field, []))[1].append(kind)
+    offered = set(models_by_fields())
+    rows = [
+        [
+            f"`{name}`",
+            f"`--{field.flag.replace('_', '-')}`" if offered & set(kinds) else "",
+            ", ".join(kinds),
+            takes,
+            "required" if field.required else f"`{field.default}`",
+            field.words.rstrip("."),
+        ]
+        for (name, takes), (field, kinds) in fields.items()
+    ]
+    return _table(["field", "option", "models", "takes", "default", "what it is"], rows)
+
+
+def _takes(field: ModelField) -> str:
+    """The range of a field, in words."""
+    if field.kind == "choice":
+        return " or ".join(f"`{choice}`" for choice in field.choices)
+    kinds = {
+        "loss": "a loss, or its name",
+        "array": "a matrix of numbers",
+        "integer": f"a whole number from {field.minimum}",
+        "counts": f"a whole number from {field.minimum}, or one a class",
+        "scale": "a number from 0" if field.or_zero else "a number above 0",
+    }
+    return kinds[field.kind] + (", or `None`" if field.or_none else "")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "model-fields": model_fields,
     "parameters": parameters,
     "dead-units": dead_units,
     "seven-ways": seven_ways,
