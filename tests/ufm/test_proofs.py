@@ -16,12 +16,12 @@ pytestmark = pytest.mark.unchecked
 ALL = "NEURALCOLLAPSE_PROBLEMS" in os.environ
 
 
-@pytest.mark.parametrize("seed", range(6 if ALL else 2))
+@pytest.mark.parametrize("seed", range(12 if ALL else 3))
 def test_certificates_close_at_optima_of_any_counts(seed):
-    """50 problems a seed that have an optimum: gap, value and point agree to 1e-12 of the value."""
+    """25 problems a seed that have an optimum: gap, value and point agree to 1e-12 of the value."""
     generator = np.random.default_rng(seed)
     judged = 0
-    while judged < 50:
+    while judged < 25:
         problem = imbalanced(generator)
         try:
             optimum = problem.optimum()
@@ -47,11 +47,11 @@ def descents(problem: Problem, count: int):
         yield solve(problem, method, start=start, tol=1e-9, max_iter=400, record=())
 
 
-@pytest.mark.parametrize("seed", range(10 if ALL else 1))
+@pytest.mark.parametrize("seed", range(50 if ALL else 4))
 def test_no_solve_beats_what_is_proved(seed):
-    """50 problems a seed over all models and losses: values called proved, and bounds at the points found."""
+    """10 problems a seed over all models and losses: values called proved, and bounds at the points found."""
     generator = np.random.default_rng(1000 + seed)
-    for _ in range(50):
+    for _ in range(10):
         problem = any_problem(generator)
         best = min(descents(problem, 4 if ALL else 2), key=lambda trace: trace.value)
         certificate = problem.certify(best.point)

@@ -39,8 +39,10 @@ def finite_tensor(name: str, value: object, shape: tuple[int | None, ...], dtype
         raise TypeError(f"{name} must be a tensor, got {describe(value)}")
     if unusual_tensor(value) is not None:
         raise ValueError(f"{name} must be a dense tensor of real numbers, got {describe(value)}")
-    wanted = "(" + ", ".join("*" if size is None else str(size) for size in shape) + ")"
-    if value.ndim != len(shape) or any(s is not None and s != v for s, v in zip(shape, value.shape, strict=True)):
+    if value.shape != shape and (
+        value.ndim != len(shape) or any(s is not None and s != v for s, v in zip(shape, value.shape, strict=True))
+    ):
+        wanted = "(" + ", ".join("*" if size is None else str(size) for size in shape) + ")"
         raise ValueError(f"{name} must have shape {wanted}, got {describe(value)}")
     if dtype is not None and value.dtype != dtype:
         raise ValueError(f"{name} must be {str(dtype).removeprefix('torch.')}, got {describe(value)}")
