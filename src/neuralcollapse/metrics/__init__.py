@@ -11,7 +11,7 @@ from .._support.public import explain, explain_calls
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from .accumulators.second_pass import SecondPass
 from .accumulators.statistics import ClassStatistics
-from .definitions._geometry import Geometry, NotApplicableError, SampleResults
+from .definitions._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
 from .definitions._registry import METRICS, Metric
 from .files.arrays import open_arrays
 from .files.extract import extract
@@ -48,6 +48,7 @@ __all__ = [
     "class_means",
     "classifier_of",
     "extract",
+    "geometry_of",
     "measure",
     "measure_files",
     "measure_layers",

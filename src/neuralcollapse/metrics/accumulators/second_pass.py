@@ -95,7 +95,6 @@ class SecondPass:
     def __init__(self, task: Task, dtype: torch.dtype = torch.float64, look: Look | None = None):
         self._task: Task | None = task
         self._dtype = dtype
-        self._fingerprint = task.fingerprint
         self._parts: list[dict[str, Tensor]] = []
         self._row = 0
         self._sums: dict[str, Any] = {}
@@ -107,6 +106,11 @@ class SecondPass:
         """An empty pass of the same kind, that shares the constants."""
         look = self._ready(device)
         return SecondPass(self._attached(), self._dtype, look)
+
+    @cached_property
+    def _fingerprint(self) -> Float[Tensor, " 6"]:
+        """That of the task, which stays when the task is left behind."""
+        return self._attached().fingerprint
 
     @property
     def task(self) -> Task:
@@ -326,7 +330,7 @@ class SecondPass:
             sums.set_state(state)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__ | {"_look": None, "_sums": {}}
+        state = self.__dict__ | {"_look": None, "_sums": {}, "_fingerprint": self._fingerprint}
         if self._parts or (self._look is not None and int(self.seen.sum())):
             # The class means stay where they are; the sums go.
             state |= {"_task": None, "_parts": self._all_parts()}
