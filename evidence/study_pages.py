@@ -45,8 +45,8 @@ REMARKS = """\
   nets get the paper's 800 epochs, with new seeds (the run shown: .07, still falling); the limit is the same.
 - `geometric/random-labels` was run first with 100 epochs (seeds 10 to 17): one net of eight had just begun to fit, so
   that the part on NC1 was underpowered. The run shown has 200 epochs and new seeds; limits are the same.
-- `mse/optimizers` was run first with three seeds (10 to 12), which left the order of the margins open; the run shown has
-  eight seeds, all new, and the same limits.
+- `mse/optimizers` was run first with three seeds (10 to 12), which left the order of the margins open; the run shown
+  has eight seeds, all new, and the same limits.
 - `mse/fixed-etf`: its run has three seeds (10 to 12), which leave one difference of test accuracies open (1.06 points,
   give or take 1.10); its plan now has eight seeds, all new, and has not been run.
 - `normalized/temperature-net`: its nets have an eighth of the paper's width and a quarter of its pixels. In as many

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuralcollapse.studies import Calculation, Evidence, Planned, Variation, first_steps, query, run_studies
+from neuralcollapse.studies import Calculation, Evidence, Planned, Train, Variation, first_steps, query, run_studies
 from neuralcollapse.studies._running.forecast import Forecast, Progress
 from neuralcollapse.studies._running.store import Store, run_cell
 from neuralcollapse.studies._variation import parse_settings
+from neuralcollapse.training import Plan
 from small_study import Deadly, Small, calculation_cell, solve_cell, train_cell
 
 pytestmark = pytest.mark.unchecked
@@ -74,6 +75,9 @@ def test_keys_follow_the_plan_and_not_the_labels():
     assert solve_cell(0).key == solve_cell(0).key != solve_cell(1).key
     assert solve_cell(0, tol=1e-3).key != solve_cell(0).key
     assert train_cell(seed=1).key != train_cell().key != dataclasses.replace(train_cell(), features=True).key
+    # results of earlier versions are found again: fields that plans got since do not count where they are not given
+    plan = {"data": "digits", "model": "mlp:width=8,depth=1", "epochs": 2}
+    assert Train(Plan(**plan)).key == "bf69a499bb5f1fa7" != Train(Plan(**plan, intervals=0.9)).key
 
 
 def test_a_failed_cell_leaves_the_others_alone(tmp_path):

@@ -85,6 +85,10 @@ class Cell(ABC):
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+LATER = ("intervals",)
+"""Fields that plans got after the first results: where one is not given, the cell is the one that it was before."""
+
+
 @dataclass(frozen=True)
 class Train(Cell):
     """Train a net; read as a :class:`~neuralcollapse.training.Run`."""
@@ -95,7 +99,11 @@ class Train(Cell):
     kind: ClassVar[str] = "train"
 
     def spec(self) -> dict[str, Any]:
-        return {"plan": self.plan.model_dump(mode="json"), "features": self.features}
+        plan = self.plan.model_dump(mode="json")
+        for name in LATER:
+            if plan[name] is None:
+                del plan[name]
+        return {"plan": plan, "features": self.features}
 
     def run(self, folder: Path, *, root: str | None, report: Report) -> None:
         def after_step(progress: Progress) -> None:
