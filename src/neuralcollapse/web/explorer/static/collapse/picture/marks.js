@@ -60,7 +60,7 @@ export function magnify(context, width, height, offsets, label, whole, eye) {
   context.textAlign = "center";
   const zoom = whole / half;
   context.fillText(
-    spread > 0 ? `class ${label + 1} ×${times(zoom)}` : `class ${label + 1}: one point`,
+    spread > 0 ? `class ${label + 1} ×${times(zoom)}` : `class ${label + 1}: a point`,
     width / 2,
     height - 6,
   );
