@@ -39,7 +39,8 @@ def unusual_tensor(value: object) -> str | None:
         return "nested"
     if tensor.layout != torch.strided:
         return str(tensor.layout).removeprefix("torch.").replace("_", " ").strip()
-    if tensor.is_meta:
+    # A subclass that answers for itself may have numbers behind any device's name.
+    if tensor.is_meta and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
         return "on the meta device, without numbers"
     if tensor.is_quantized:
         return "quantized"
