@@ -112,12 +112,12 @@ def attack() -> str:
         entry = facts[name]
         ended = ", ".join(f"{end}: {n:,}" for end, n in entry["ended"].items())
         limits = [f"{entry['longest_seconds']:g}", f"{entry['largest_gigabytes']:g}"]
-        rows.append([name, str(entry["seed"]), f"{entry['tried']:,}", ended, str(len(entry["bad"])), *limits])
-    heads = ["attack", "seed", "tried", "how they ended", "bad", "longest, CPU seconds", "largest process, GB"]
+        which = [entry["version"], str(entry["seed"])]
+        rows.append([name, *which, f"{entry['tried']:,}", ended, str(len(entry["bad"])), *limits])
+    heads = ["attack", "version", "seed", "tried", "how they ended", "bad", "longest, CPU seconds"]
+    heads += ["largest process, GB"]
     found = [f"- {name}, `{line[:160]}`" for name in kinds for line in facts[name]["bad"]]
-    return (
-        f"Version {facts['version']}:\n\n" + _table(heads, rows) + ("\n\nBad:\n\n" + "\n".join(found) if found else "")
-    )
+    return _table(heads, rows) + ("\n\nBad:\n\n" + "\n".join(found) if found else "")
 
 
 def bench(name: str) -> str:

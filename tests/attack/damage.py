@@ -76,7 +76,7 @@ def _other_leaf(randomly: random.Random, content: bytes) -> bytes:
             if randomly.random() < 0.2:
                 del place[key]
             else:
-                place[key] = randomly.choice(LEAVES)
+                place[key] = randomly.choice([leaf for leaf in LEAVES if json.dumps(leaf) != json.dumps(place[key])])
             break
         place = place[key]
     lines[number] = json.dumps(value)

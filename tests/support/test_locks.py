@@ -111,6 +111,13 @@ def test_checksums_see_every_change_of_a_byte(tmp_path):
         unsealed([1])
 
 
+def test_what_states_checksums_of_files_must_have_its_own():
+    facts = sealed({"value": 0.1, "files": {"a": "b"}})
+    del facts["checksum"]
+    with pytest.raises(ValueError, match="checksum is missing"):
+        unsealed(facts)
+
+
 def test_what_a_killed_writer_left_is_removed(tmp_path):
     unfinished = [tmp_path / ".plan.json.ab3_xyz9.tmp", tmp_path / "checkpoints" / ".a.safetensors.abcdefgh.tmp"]
     others = [tmp_path / ".mine.tmp", tmp_path / "notes.tmp", tmp_path / "checkpoints" / "a.json"]

@@ -22,6 +22,10 @@ pytestmark = pytest.mark.unchecked
         (lambda: nc.ufm.Point(None, torch.ones(2, 2)).dot("x"), "other must be Point, got 'x'"),
         (lambda: nc.losses.CrossEntropy().optimal_margin(2.0, 0), "num_classes = 0: it cannot be computed"),
         (lambda: nc.frames.simplex_basis(2**31), "num_classes = 2147483648 .* more than is free"),
+        (
+            lambda: nc.measure(DENSE, LABELS, intervals=0.9, groups=2**31),
+            "groups must be at most 10000, got 2147483648",
+        ),
         (lambda: nc.ClassStatistics(3, 2, device="nowhere"), "device must be a device such as 'cpu'"),
     ],
 )

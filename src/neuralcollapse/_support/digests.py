@@ -37,8 +37,11 @@ def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, SEAL: _of(facts)}
 
 
-def unsealed(facts: Any) -> dict[str, Any]:
-    """What :func:`sealed` was given; ValueError where the checksum does not match. Facts without one are believed.
+def unsealed(facts: Any, always: bool = False) -> dict[str, Any]:
+    """What :func:`sealed` was given; ValueError where the checksum does not match.
+
+    Facts without one are believed (old files have none), unless such files have had one ``always``, as those that state
+    checksums of other files.
 
     >>> unsealed(sealed({"value": 1.5}))
     {'value': 1.5}
@@ -48,6 +51,8 @@ def unsealed(facts: Any) -> dict[str, Any]:
     rest = {name: value for name, value in facts.items() if name != SEAL}
     if SEAL in facts and facts[SEAL] != _of(rest):
         raise ValueError("it does not match its checksum")
+    if SEAL not in facts and (always or "files" in facts):
+        raise ValueError("its checksum is missing")
     return rest
 
 

@@ -60,8 +60,8 @@ def write_tensors(
     atomic_write(path, write)
 
 
-def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and notes of a safetensors file; what has a checksum must match it.
+def read_tensors(path: str | os.PathLike[str], always: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and notes of a safetensors file; what has a checksum must match it; with ``always`` it must have one.
 
     Raises:
         ValueError: if it is missing, damaged or something else; the line names the file.
@@ -79,6 +79,8 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     stated = notes.pop(CHECKSUM, None)
     if stated is not None and stated != _checksum(tensors, {key: _bytes(tensors[key]) for key in tensors}, notes):
         raise ValueError(f"{name}: damaged: it does not match its checksum")
+    if stated is None and always:
+        raise ValueError(f"{name}: damaged: its checksum is missing")
     return tensors, notes
 
 

@@ -29,7 +29,7 @@ from .definitions._registry import METRICS, Metric
 from .inputs import IGNORED, Source, as_labels, as_source, check_labels
 from .report.report import CollapseReport, build_report
 from .selection import Selection
-from .settings import Settings, check_level
+from .settings import MOST_GROUPS, Settings, check_level
 
 __all__ = ["GroupedSecondPass", "GroupedStatistics", "first_statistics", "intervals_from", "with_intervals"]
 
@@ -84,7 +84,7 @@ class GroupedStatistics:
     def __init__(
         self, num_classes: int, dim: int, *, groups: int = 20, passes: int = 1, ignore_label: int | None = IGNORED
     ):
-        count = integer("groups", groups, minimum=2)
+        count = integer("groups", groups, minimum=2, maximum=MOST_GROUPS)
         self.parts = tuple(
             ClassStatistics(num_classes, dim, passes=passes, ignore_label=ignore_label) for _ in range(count)
         )

@@ -36,11 +36,15 @@ def needs_again(needs: frozenset[str], *, classifier: bool, scatter: bool) -> fr
     return left
 
 
+MOST_GROUPS = 10_000
+"""Groups of a jackknife: each has statistics of its own, and an interval from 20 is as good as one from thousands."""
+
+
 def check_level(level: object, groups: object) -> None:
-    """Raise unless ``level`` is ``None`` or lies between 0 and 1, and ``groups`` is at least 2."""
+    """Raise unless ``level`` is ``None`` or lies between 0 and 1, and ``groups`` between 2 and :data:`MOST_GROUPS`."""
     if level is not None:
         real("intervals", level, above=0.0, below=1.0)
-    integer("groups", groups, minimum=2)
+    integer("groups", groups, minimum=2, maximum=MOST_GROUPS)
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ class _Manifest:
                 raise ValueError(f"{folder} is not empty and holds no {MANIFEST}: choose another folder")
             return cls(folder, settings, {"format": FORMAT, **settings, "finished": False, "shards": []})
         try:
-            content = unsealed(json.loads(file.read_text(encoding="utf-8")))
+            content = unsealed(json.loads(file.read_text(encoding="utf-8")), always=True)
             known = content["format"] == FORMAT and isinstance(content["finished"], bool)
             names = [str(shard["file"]) for shard in content["shards"]]
             sum(int(shard["batches"]) for shard in content["shards"])
@@ -256,7 +256,7 @@ def _drop_damaged(folder: Path, content: dict[str, Any], names: Sequence[str]) -
 
 def _is_whole(file: Path) -> bool:
     try:
-        read_tensors(file)
+        read_tensors(file, always=True)
     except ValueError as error:
         warnings.warn(f"{error}; it is made again", stacklevel=4)
         return False
