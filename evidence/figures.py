@@ -116,7 +116,7 @@ def attack() -> str:
         rows.append([name, *which, f"{entry['tried']:,}", ended, str(len(entry["bad"])), *limits])
     heads = ["attack", "version", "seed", "tried", "how they ended", "bad", "longest, CPU seconds"]
     heads += ["largest process, GB"]
-    found = [f"- {name}, `{line[:160]}`" for name in kinds for line in facts[name]["bad"]]
+    found = [f"- {name}, `{' '.join(line.split())[:160]}`" for name in kinds for line in facts[name]["bad"]]
     return _table(heads, rows) + ("\n\nBad:\n\n" + "\n".join(found) if found else "")
 
 

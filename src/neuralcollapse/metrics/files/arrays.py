@@ -202,6 +202,8 @@ def _open_torch(file: Path) -> dict[str, Callable[[], Array]]:
         content = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
     except pickle.UnpicklingError:
         raise ValueError("it holds more than tensors, which is not read: save a dict of tensors") from None
+    except (TypeError, AttributeError, LookupError, AssertionError) as error:  # of a damaged description of a tensor
+        raise ValueError(f"damaged ({' '.join(str(error).split())})") from error
     if isinstance(content, list | tuple) and len(content) == 2:
         content = {"features": content[0], "labels": content[1]}
     if not isinstance(content, dict):

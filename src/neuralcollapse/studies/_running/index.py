@@ -142,14 +142,16 @@ def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any
     kind = "csv, header" if path.suffix == ".csv" else "parquet"
 
     def write(temporary: Path) -> None:
-        lines = temporary.with_suffix(".jsonl")
+        lines = temporary.with_suffix(".jsonl.tmp")  # what a killed run leaves goes by this ending
         try:
             with lines.open("w", encoding="utf-8") as file:
                 for row in rows:
                     file.write(json.dumps({name: row.get(name) for name in types}, default=str) + "\n")
             with duckdb.connect(":memory:") as database:
                 table = f"read_json('{_quoted(lines)}', format = 'newline_delimited', columns = {types})"
-                database.execute(f"COPY (SELECT * FROM {table}) TO '{_quoted(temporary)}' (FORMAT {kind})")
+                database.execute(
+                    f"COPY (SELECT * FROM {table}) TO '{_quoted(temporary)}' (FORMAT {kind}, USE_TMP_FILE false)"
+                )
         finally:
             lines.unlink(missing_ok=True)
 
