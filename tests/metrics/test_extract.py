@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -149,3 +149,20 @@ def test_two_extractions_into_one_folder_are_refused(tmp_path):
         yield x[10:], y[10:]
 
     nc.extract(model, batches(), tmp_path / "f")
+
+
+def test_a_shard_that_lost_its_checksum_is_made_again(tmp_path):
+    model, x, y = setting()
+    loader = DataLoader(TensorDataset(x, y), batch_size=10)
+    files = nc.extract(model, loader, tmp_path / "f", shard_bytes=8 * 4 * 25)
+    whole = files[1].read_bytes()
+    tensors = load_file(files[1])
+    save_file({**tensors, "features": tensors["features"] + 1}, files[1])  # another writer's: no checksum
+    content = json.loads((tmp_path / "f" / "extract.json").read_text())
+    with pytest.warns(UserWarning, match="shard-00001.safetensors: damaged: its checksum is missing; it is made again"):
+        nc.extract(model, loader, tmp_path / "f", shard_bytes=8 * 4 * 25)
+    assert files[1].read_bytes() == whole
+    del content["checksum"]
+    (tmp_path / "f" / "extract.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"extract\.json"):
+        nc.extract(model, loader, tmp_path / "f", shard_bytes=8 * 4 * 25)

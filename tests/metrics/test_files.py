@@ -308,3 +308,14 @@ def test_two_calls_that_keep_statistics_in_one_folder_are_refused(tmp_path):
     with locked(tmp_path / "keep"), pytest.raises(ValueError, match="is writing here"):
         nc.measure_files(sorted(tmp_path.glob("*.npz")), out=tmp_path / "keep", workers=1)
     nc.measure_files(sorted(tmp_path.glob("*.npz")), out=tmp_path / "keep", workers=1)
+
+
+def test_a_pt_file_whose_tensors_cannot_be_rebuilt_is_named(tmp_path, monkeypatch):
+    torch.save({"features": torch.ones(4, 2), "labels": torch.tensor([0, 1, 0, 1])}, tmp_path / "a.pt")
+
+    def load(*arguments, **options):
+        raise TypeError("_rebuild_tensor_v2() missing 2 required positional arguments")
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(ValueError, match=r"a\.pt: not a readable \.pt file: damaged \(_rebuild_tensor_v2"):
+        nc.measure_files(tmp_path / "a.pt")

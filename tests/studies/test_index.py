@@ -7,6 +7,7 @@ import pytest
 
 from neuralcollapse.cli import main
 from neuralcollapse.studies import query, run_studies
+from neuralcollapse.studies._running.index import _write_table
 from neuralcollapse.training import Run
 from small_study import Small, calculation_cell, solve_cell, train_cell
 
@@ -101,3 +102,17 @@ def test_an_index_that_is_broken_is_named(results, tmp_path):
         (tmp_path / "index" / f"{name}.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(ValueError, match=r"studies\.parquet: not readable"):
         query(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
+def test_what_a_kill_leaves_of_a_table_is_removed_by_its_ending(tmp_path, name):
+    seen = []
+
+    def rows():
+        yield {"x": 1}
+        seen.extend(path.name for path in tmp_path.iterdir())
+
+    _write_table(tmp_path / name, {"x": "INTEGER"}, rows())
+    assert seen
+    assert all(left.startswith(".") and left.endswith(".tmp") for left in seen)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
