@@ -386,3 +386,16 @@ def test_a_head_that_was_copied_into_an_ensemble_member_and_compiled():
     with torch.no_grad():
         features = net.body(data()[0])
     check(compiled, net.head.weight, net.head.bias, features=features)
+
+
+def test_a_batch_without_samples_decides_nothing():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+    x, y = torch.randn(30, 5), torch.arange(30) % 3
+    batches = list(zip(x.split(10), y.split(10), strict=True))
+    nothing = (x[:0], y[:0])
+    expected = nc.measure_model(model, batches)
+    found = nc.measure_model(model, [nothing, *batches, nothing])
+    assert (found.layer, found.scalars) == (expected.layer, expected.scalars)
+    with pytest.raises(ValueError, match="no batches"):
+        nc.measure_model(model, [nothing])

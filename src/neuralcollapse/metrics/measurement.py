@@ -134,7 +134,12 @@ class Measurement:
         self._watch.remove()
 
     def take(self, labels: Any, again: Again | None = None) -> None:
-        """Take the batch that has just passed; ``again`` runs it once more, should the classifier need to be found."""
+        """Take the batch that has just passed; ``again`` runs it once more, should the classifier need to be found.
+
+        A batch without samples tells nothing, and nothing is decided by it.
+        """
+        if not self._targets.tensor(labels).numel():
+            return
         features, targets = self.rows(labels, again)
         if self._recorder is None:
             self._meet(self.head(features.shape[1]))
@@ -144,7 +149,8 @@ class Measurement:
     def take_again(self, labels: Any) -> None:
         """Take a batch of the second run."""
         assert self._recorder is not None
-        self._recorder.add_again(*self.rows(labels, None))
+        if self._targets.tensor(labels).numel():
+            self._recorder.add_again(*self.rows(labels, None))
 
     def finish(self) -> bool:
         """End the first run; whether this process is to run the same batches again."""
