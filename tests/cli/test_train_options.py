@@ -42,7 +42,8 @@ def test_no_option_of_a_plan_has_a_default_of_its_own():
 
 
 def test_metrics_and_memory_layout_reach_the_plan(planned):
-    plan = planned("--metrics", "nc1", "nc2", "--no-channels-last", "--epochs", "1")
+    plan = planned("--metrics", "nc1", "nc2", "--intervals", "0.9", "--no-channels-last", "--epochs", "1")
     assert plan.metrics == ("nc1", "nc2")
+    assert plan.intervals == 0.9
     assert plan.channels_last is False
     assert planned("--epochs", "1").channels_last is True

@@ -49,6 +49,7 @@ def train(
     seed: int | None = None,
     measure: str | None = None,
     metrics: Annotated[tuple[str, ...] | None, Parameter(negative="", consume_multiple=True)] = None,
+    intervals: float | None = None,
     resume: OffByDefault = False,
     keep: int = 2,
     save_features: OffByDefault = False,
@@ -142,6 +143,8 @@ def train(
         Epochs to measure at: log, every, or a list such as 1,10,100.
     metrics
         Names of the metrics to measure, such as nc1 nc2 (default: all).
+    intervals
+        Level of confidence intervals of the metrics, such as 0.95 (default: none).
     resume
         Go on with the run in --out, or start it if there is none.
     keep
