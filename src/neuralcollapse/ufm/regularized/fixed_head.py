@@ -14,11 +14,11 @@ from torch import Tensor
 
 from ... import frames
 from ..._support.checks import integer
+from ..._support.model_fields import LARGEST
 from ..._support.ranges import positive_scale
 from ..._support.roots import root
 from ...losses import LogitLoss, LossLike, SquaredError, logit_loss
 from ..point import Point
-from ..problem import LARGEST
 from ..results import Optimum
 
 __all__ = ["fixed_head_optimum"]
