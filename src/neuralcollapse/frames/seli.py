@@ -32,6 +32,8 @@ def seli(
     >>> weight, means = seli([20, 7, 3])
     >>> (means @ weight.T).round(decimals=6)[0].tolist()
     [0.666667, -0.333333, -0.333333]
+    >>> weight.shape, means.shape
+    (torch.Size([3, 2]), torch.Size([3, 2]))
 
     Args:
         counts: n_k > 0, samples of each class; only their ratios matter for the shape.
