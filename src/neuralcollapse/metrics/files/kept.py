@@ -2,7 +2,9 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -11,7 +13,9 @@ from ..accumulators.statistics import ClassStatistics
 from ..settings import Settings
 from .shards import Shard
 
-__all__ = ["asked_of", "first_looks", "keep", "key_of", "second_looks"]
+__all__ = ["asked_of", "keep", "key_of", "looks"]
+
+Look = TypeVar("Look", ClassStatistics, SecondPass)
 
 
 def key_of(shard: Shard, facts: str) -> str:
@@ -33,14 +37,14 @@ def asked_of(total: ClassStatistics, weight: Tensor | None, bias: Tensor | None,
     return digest.hexdigest()[:16]
 
 
-def second_looks(place: Path | None, count: int) -> list[SecondPass] | None:
-    """What an earlier call saw of a shard in its second pass, if it is all there and whole."""
-    if place is None:
-        return None
-    try:
-        return [SecondPass.load(_numbered(place, number)) for number in range(count)]
-    except (ValueError, OSError):
-        return None
+def looks(kind: type[Look], places: Sequence[Path | None], count: int) -> dict[int, list[Look]]:
+    """What an earlier call left of the shards, of their first pass or their second, where it is all there and whole."""
+    found = {}
+    for number, place in enumerate(places):
+        if place is not None:
+            with suppress(ValueError, OSError):
+                found[number] = [kind.load(_numbered(place, part)) for part in range(count)]
+    return found
 
 
 def _numbered(place: Path, number: int) -> Path:
@@ -52,13 +56,3 @@ def keep(place: Path | None, parts: Sequence[ClassStatistics] | Sequence[SecondP
     if place is not None:
         for number, part in enumerate(parts):
             part.save(_numbered(place, number))
-
-
-def first_looks(place: Path | None, count: int) -> list[ClassStatistics] | None:
-    """The statistics that an earlier call left for a shard, if they are all there and whole."""
-    if place is None:
-        return None
-    try:
-        return [ClassStatistics.load(_numbered(place, number)) for number in range(count)]
-    except (ValueError, OSError):
-        return None

@@ -26,7 +26,7 @@ from ..report.report import CollapseReport, build_report
 from ..selection import Selection
 from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 from .engines import Engine, Progress, in_order, reported, worker_count
-from .kept import asked_of, first_looks, keep, key_of, second_looks
+from .kept import asked_of, keep, key_of, looks
 from .shards import Collection, Shard, collect, encode, find_files, label_names
 
 __all__ = ["measure_files"]
@@ -281,9 +281,7 @@ def _first_look(
         with _named_errors(str(file)):
             _merge(total, [ClassStatistics.load(file)])
     places = [None if out is None else out / key_of(shard, job.facts) for shard in found.shards]
-    kept = {
-        number: parts for number, place in enumerate(places) if (parts := first_looks(place, job.count)) is not None
-    }
+    kept = looks(ClassStatistics, places, job.count)
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     results = in_order(_statistics_of, missing, (job,), engine, workers)
     for number in range(len(found.shards)):
@@ -332,7 +330,7 @@ def _second_look(
     result = _grouped(empty(), settings)
     about = "" if out is None else asked_of(total, weight, bias, settings)
     places = [None if out is None else out / f"{key_of(shard, job.facts)}-{about}" for shard in found.shards]
-    kept = {n: parts for n, place in enumerate(places) if (parts := second_looks(place, len(result.parts))) is not None}
+    kept = looks(SecondPass, places, len(result.parts))
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
         file = Path(folder) / "second"
