@@ -14,7 +14,7 @@ MARKS = {"holds": "holds", "contradicted": "**contradicted**", "underpowered": "
 NOT_RUN = "not run yet"
 INTRODUCTION = """\
 What the studies gave at desk size. This page is made from `evidence/desk` by `make results`; its numbers are nobody's
-handwriting.
+handwriting, but for those of first runs and pilots under [To know of these runs](#to-know-of-these-runs).
 
 A study's claim has parts, each one thing that the paper says. A part *holds* if its whole interval (95 %, over seeds)
 is inside the limit, is *contradicted* if the interval is wholly outside and the nets do what the claim presupposes (its
