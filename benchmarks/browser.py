@@ -68,7 +68,7 @@ def main() -> None:
         for classes, each, dim in SIZES:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto(f"{server.url}#tab=collapse&c.classes={classes}&c.per_class={each}&c.dim={dim}")
-            page.wait_for_function("() => window.collapseView?.steps > 5")
+            page.wait_for_function("() => window.collapseView?.run.steps > 5")
             repeats = range(arguments.repeats)
             rate = max(page.evaluate(RATE) for _ in repeats)
             work = min(page.evaluate(WORK) for _ in repeats)

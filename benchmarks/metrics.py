@@ -313,6 +313,7 @@ def main():
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--cpu", action="store_true", help="one thread, processor seconds")
     options = parser.parse_args()
+    started = time.perf_counter(), time.process_time()
     clock = time.process_time if options.cpu else time.perf_counter
     if options.cpu:
         torch.set_num_threads(1)
@@ -332,10 +333,12 @@ def main():
     near = near_collapse()
     streams = stream(clock, *((2000, 64, 1024, 4) if options.quick else ()))
     small = stream(clock, *((2000, 64, 256, 16) if options.quick else (50_257, 768, 2048, 24)))
+    took = {"seconds": time.perf_counter() - started[0], "processor_seconds": time.process_time() - started[1]}
+    print(f"\nall of this took {took['seconds']:.0f} s, {took['processor_seconds']:.0f} s of processor time")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         result = {"machine": machine("processor" if options.cpu else "wall-clock"), "sizes": rows}
-        result |= {"near": near, "stream": streams, "small_stream": small}
+        result |= {"near": near, "stream": streams, "small_stream": small, "took": took}
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 

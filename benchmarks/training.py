@@ -20,8 +20,8 @@ from _tables import Tables
 import neuralcollapse as nc
 from neuralcollapse.training import Plan, train
 from neuralcollapse.training._distributed import Team
-from neuralcollapse.training._engine import Engine
 from neuralcollapse.training._measure import measure_split
+from neuralcollapse.training._trainer import Trainer
 
 CPU = torch.device("cpu")
 
@@ -43,22 +43,22 @@ def in_turns(rivals: dict[str, Callable[[], object]], budget: float, clock: Cloc
     return times
 
 
-def make_engine(plan: Plan) -> Engine:
+def make_trainer(plan: Plan) -> Trainer:
     data = nc.data.load(plan.data, per_class=plan.per_class)
     model = nc.models.create(plan.model, data.image_shape, data.num_classes, plan.head, plan.seed)
     if plan.channels_last:
         model.to(memory_format=torch.channels_last)
-    return Engine(plan, model, data, Team(), CPU)
+    return Trainer(plan, model, data, Team(), CPU)
 
 
-def our_epoch(engine: Engine) -> None:
-    engine.epoch = 0
-    engine.run_epoch(lambda progress: None)
+def our_epoch(trainer: Trainer) -> None:
+    trainer.epoch = 0
+    trainer.run_epoch(lambda progress: None)
 
 
-def bare_epoch(engine: Engine) -> Callable[[], None]:
+def bare_epoch(trainer: Trainer) -> Callable[[], None]:
     """What one would write by hand: normalised images in memory, shuffled, one SGD step a batch."""
-    plan, split = engine.plan, engine.data.train
+    plan, split = trainer.plan, trainer.data.train
     model = nc.models.create(plan.model, split.image_shape, split.num_classes, plan.head, plan.seed)
     layout = torch.channels_last if plan.channels_last else torch.contiguous_format
     model.to(memory_format=layout)
@@ -67,7 +67,7 @@ def bare_epoch(engine: Engine) -> Callable[[], None]:
     loss = torch.nn.CrossEntropyLoss()
     rate, decay = plan.learning_rate, plan.weight_decay
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=decay)
-    size = -(-len(split) // engine.steps)
+    size = -(-len(split) // trainer.steps)
 
     def epoch() -> None:
         model.train()
@@ -80,13 +80,13 @@ def bare_epoch(engine: Engine) -> Callable[[], None]:
 
 
 def compare(title: str, plan: Plan, budget: float) -> list[str]:
-    engine = make_engine(plan)
-    measure = lambda: measure_split(plan, engine.model, engine.data.train, Team(), CPU)  # noqa: E731
-    rivals = {"ours": lambda: our_epoch(engine), "bare": bare_epoch(engine), "measure": measure}
+    trainer = make_trainer(plan)
+    measure = lambda: measure_split(plan, trainer.model, trainer.data.train, Team(), CPU)  # noqa: E731
+    rivals = {"ours": lambda: our_epoch(trainer), "bare": bare_epoch(trainer), "measure": measure}
     times = in_turns(rivals, budget, time.process_time)
     best = {name: min(values) for name, values in times.items()}
     pairs = [ours / bare for ours, bare in zip(times["ours"], times["bare"], strict=True)]
-    rate = len(engine.data.train) / best["ours"]
+    rate = len(trainer.data.train) / best["ours"]
     ratios = (best["ours"] / best["bare"], statistics.median(pairs), best["measure"] / best["ours"])
     return [title, f"{rate:,.0f}", *(f"{ratio:.2f}" for ratio in ratios)]
 
@@ -97,13 +97,13 @@ def effects(plan: Plan, budget: float) -> list[list[str]]:
         "contiguous": plan.model_copy(update={"channels_last": False}),
         "bfloat16": plan.model_copy(update={"precision": "bfloat16"}),
     }
-    engines = {name: make_engine(variant) for name, variant in variants.items()}
-    rivals = {name: (lambda engine=engine: our_epoch(engine)) for name, engine in engines.items()}
+    trainers = {name: make_trainer(variant) for name, variant in variants.items()}
+    rivals = {name: (lambda trainer=trainer: our_epoch(trainer)) for name, trainer in trainers.items()}
 
     def two_threads() -> None:
         torch.set_num_threads(2)
         try:
-            our_epoch(engines["channels_last"])
+            our_epoch(trainers["channels_last"])
         finally:
             torch.set_num_threads(1)
 

@@ -2,15 +2,14 @@
 
 import html
 import importlib
+import importlib.util
 import inspect
 import re
 import sys
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import ziamath
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -50,25 +49,44 @@ def on_files(files: Files, config: Any) -> Files:
     changes = (Path(__file__).parent.parent / "CHANGELOG.md").read_text(encoding="utf-8")
     files.append(File.generated(config, "changelog.md", content=changes))
     files.append(File.generated(config, "collapse.html", content=static_page()))
-    font = resources.files(ziamath) / "fonts" / "STIXTwoMath-Regular.ttf"
-    files.append(File.generated(config, "assets/math.ttf", content=font.read_bytes()))
+    files.append(File.generated(config, "assets/math.ttf", content=math_font()))
     return files
 
 
+def math_font() -> bytes:
+    """The font of formulas that ``ziamath`` brings along; the package itself is not needed."""
+    spec = importlib.util.find_spec("ziamath")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("the documentation needs ziamath, for its font")
+    return (Path(spec.submodule_search_locations[0]) / "fonts" / "STIXTwoMath-Regular.ttf").read_bytes()
+
+
 def api_page(name: str, title: str) -> str:
-    """Every public name of a layer, in its own order."""
+    """Every public name of a layer, in its own order; then those of the modules that are public in it."""
+    parts = [f"# {title}", *_members(f"neuralcollapse.{name}", root=False)]
     module = importlib.import_module(f"neuralcollapse.{name}")
-    members = [entry for entry in module.__all__ if not inspect.ismodule(getattr(module, entry))]
-    parts = [f"# {title}", f"::: neuralcollapse.{name}", "    options:", "      show_root_heading: false"]
-    if members:
-        parts += ["      members:", *(f"        - {entry}" for entry in members)]
-    else:
-        parts += ["      members: false"]
-        for entry in module.__all__:
-            inner = getattr(module, entry)
-            parts += [f"::: neuralcollapse.{name}.{entry}", "    options:", "      members:"]
-            parts += [f"        - {one}" for one in inner.__all__]
+    for entry in module.__all__:
+        if inspect.ismodule(getattr(module, entry)):
+            parts += _members(f"neuralcollapse.{name}.{entry}", root=True)
     return "\n".join(parts) + "\n"
+
+
+def _members(path: str, *, root: bool) -> list[str]:
+    """A module's own words and its public names.
+
+    A name that a file of the module has as well (``measure`` in ``measure.py``) is asked for where it is written: by
+    the shorter path, the page's maker finds the file.
+    """
+    module = importlib.import_module(path)
+    names = [entry for entry in module.__all__ if not inspect.ismodule(getattr(module, entry))]
+    hidden = [entry for entry in names if importlib.util.find_spec(f"{path}.{entry}") is not None]
+    parts = [f"::: {path}", "    options:", f"      show_root_heading: {str(root).lower()}", "      heading_level: 2"]
+    shown = [entry for entry in names if entry not in hidden]
+    parts += ["      members:", *(f"        - {entry}" for entry in shown)] if shown else ["      members: false"]
+    for entry in hidden:
+        # An empty line, lest the entry before goes on.
+        parts += ["", f"::: {path}.{entry}.{entry}", "    options:", f"      heading_level: {3 if root else 2}"]
+    return [*parts, ""]
 
 
 def on_page_content(content: str, **_: Any) -> str:

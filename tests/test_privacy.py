@@ -46,7 +46,7 @@ def test_layers_import_only_what_others_publish():
 def test_a_trespass_is_seen():
     here = ("neuralcollapse", "cli")
     assert trespasses("from ..studies._study import check_profile", here)
-    assert trespasses("def f():\n    import neuralcollapse.training._engine", here)
+    assert trespasses("def f():\n    import neuralcollapse.training._trainer", here)
     assert trespasses("from ..studies import _cells", here)
     assert not trespasses(
         "from ..studies import get\nfrom ._app import app\nfrom .._support.files import json_text", here

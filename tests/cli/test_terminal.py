@@ -4,6 +4,7 @@ The files in ``snapshots/`` are what was looked at and found good. After a chang
 ``NEURALCOLLAPSE_SNAPSHOTS=write python -m pytest tests/cli/test_terminal.py``, and look at them again.
 """
 
+import io
 import os
 import re
 import shlex
@@ -12,13 +13,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import neuralcollapse.studies as studies_layer
 from neuralcollapse import cli
 from neuralcollapse._support.registry import load_entries
+from neuralcollapse._support.theme import LOSSES
 from neuralcollapse.cli import main
 from neuralcollapse.cli._app import app
-from neuralcollapse.cli._tables import at_a_word, fitting
+from neuralcollapse.cli._progress import clock
+from neuralcollapse.cli._terminal import at_a_word, fitting, print_table
 from neuralcollapse.studies import Answer
 
 pytestmark = pytest.mark.unchecked
@@ -199,3 +203,30 @@ def test_columns_that_fit_are_chosen():
     assert fitting(("first", "second", "third"), rows, 80) == [0, 1, 2]
     assert fitting(("first", "second", "third"), rows, 30) == [0, 2]
     assert fitting(("first", "second", "third"), rows, 5) == [0]
+    whole = (10 + 3) + (30 + 3) + (5 + 3) + 1
+    assert fitting(("first", "second", "third"), rows, whole) == [0, 1, 2]
+    assert fitting(("first", "second", "third"), rows, whole - 1) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(5, "0:05"), (83.4, "1:23"), (3599, "59:59"), (3600, "1:00:00"), (7265, "2:01:05")]
+)
+def test_time_is_told_as_on_a_clock(seconds, words):
+    assert clock(seconds) == words
+
+
+def test_a_loss_has_its_colour_in_a_table_and_none_under_no_color(monkeypatch):
+    def shown():
+        out = io.StringIO()
+        screen = Console(file=out, force_terminal=True, color_system="truecolor", width=60)
+        print_table(["loss", "nc1"], [["CE", "0.1"], ["focal:gamma=3", "0.2"], ["0.25", "CE"]], screen)
+        return out.getvalue()
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = shown()
+    for name, spec in (("cross-entropy", "CE"), ("focal", "focal:gamma=3")):
+        code = ";".join(str(int(LOSSES[name].colour[at : at + 2], 16)) for at in (1, 3, 5))
+        assert text.count(f"38;2;{code}m{spec}") == 1
+    assert text.count("38;2;") == 2
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "38;2;" not in shown()

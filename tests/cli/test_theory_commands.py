@@ -232,3 +232,19 @@ def test_points_are_float64(tmp_path, capsys):
     code, _, err = run(capsys, "certify", tmp_path / "p.safetensors")
     assert code == 2
     assert "must be float64" in err
+
+
+def test_counts_are_separated_by_commas_or_by_spaces(capsys):
+    sizes = ["--classes", "3", "--dim", "3", "--weight-decay", ".01", "--feature-decay", ".01", "--json"]
+    answers = [
+        run(capsys, "optimum", *sizes, "--per-class", *counts) for counts in (["4,2,1"], ["4", "2", "1"], ["4,2", "1"])
+    ]
+    assert {code for code, _, _ in answers} == {0}
+    values = {json.loads(out)["value"] for _, out, _ in answers}
+    assert values == {RegularizedUFM("ce", 3, [4, 2, 1], 3, 0.01, 0.01).optimum().value}
+
+
+@pytest.mark.parametrize(("outcome", "code"), [(1, 1), (0, 0), (None, 0)])
+def test_what_a_command_returns_is_the_exit_code(outcome, code, monkeypatch):
+    monkeypatch.setattr("neuralcollapse.cli._app.app", lambda *arguments, **options: outcome)
+    assert main(["doctor"]) == code

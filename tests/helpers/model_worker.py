@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from torch import distributed, nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
 
 import neuralcollapse as nc
 from neuralcollapse.metrics import measure_layers
@@ -48,6 +48,8 @@ def run(rank, world, folder):
         result[name] = report.to_dict() | {"margins": len(report.cosine_margins)}
 
     keep("sampler", nc.measure_model(model, sampled, metrics=METRICS))
+    batched = BatchSampler(DistributedSampler(dataset, shuffle=True, seed=1), 8, drop_last=False)
+    keep("batch sampler", nc.measure_model(model, DataLoader(dataset, batch_sampler=batched), metrics=METRICS))
     keep("stream", nc.measure_model(model, sampled, metrics=METRICS, memory_limit=0))
     keep("shards", nc.measure_model(model, uneven(rank, world), metrics=METRICS, reduce=True))
     keep("shards stream", nc.measure_model(model, uneven(rank, world), metrics=METRICS, reduce=True, memory_limit=0))

@@ -15,6 +15,8 @@ SPECS = [*losses.registry, "focal:gamma=0", "focal:gamma=0.5", "focal:gamma=5", 
          "mse:alpha=5,target=3", "mse:alpha=0.3,target=2", "sc:temperature=2"]  # fmt: skip
 ALL = [losses.get(spec) for spec in SPECS]
 ON_LOGITS = [loss for loss in ALL if isinstance(loss, LogitLoss)]
+WITH_CONJUGATE = [loss for loss in ON_LOGITS if loss.has_conjugate]
+STATED_CONVEX = [loss for loss in ON_LOGITS if loss.convex_from is not None]
 CONTRASTIVE = [loss for loss in ON_LOGITS if loss.contrastive]
 
 
@@ -79,7 +81,7 @@ def test_the_string_form_rebuilds_the_loss(loss):
     assert loss.summary
 
 
-@pytest.mark.parametrize("loss", ON_LOGITS, ids=lambda loss: loss.spec)
+@pytest.mark.parametrize("loss", WITH_CONJUGATE, ids=lambda loss: loss.spec)
 def test_fenchel_young(loss):
     """conj(u) + loss(z) >= <u, z> for all z, with equality at the z that the dual rows come from, where convex."""
     logits, labels, _ = example(loss, count=40)
@@ -95,7 +97,7 @@ def test_fenchel_young(loss):
     assert gap.abs().max() < 1e-11
 
 
-@pytest.mark.parametrize("loss", ON_LOGITS, ids=lambda loss: loss.spec)
+@pytest.mark.parametrize("loss", STATED_CONVEX, ids=lambda loss: loss.spec)
 def test_convex_exactly_where_stated(loss):
     """Eigenvalues of the dense Hessian, from its products, against the stated threshold on p_y."""
     generator = torch.Generator().manual_seed(1)
@@ -245,3 +247,20 @@ def test_contrastive_engine_is_the_same_in_blocks(monkeypatch):
 def test_bad_input_names_the_argument(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("gamma", [0.5, 3.0])
+def test_the_focal_conjugate_is_infinite_outside_its_domain(gamma):
+    """Rows r (q - e_y): finite for r up to 1, infinite beyond, where <u, z> - F grows without end."""
+    loss, labels = losses.Focal(gamma), torch.tensor([0])
+    row = torch.tensor([[-1.0, 0.25, 0.75]], dtype=torch.float64)
+    assert torch.isfinite(loss.conjugate(row, labels)).all()
+    assert float(loss.conjugate(1.5 * row, labels)) == math.inf
+    assert float(loss.conjugate(row + torch.tensor([[0.0, -0.5, 0.5]]), labels)) == math.inf
+
+
+@pytest.mark.parametrize("margin", [5.0, 8.0, 40.0, 300.0])
+def test_a_small_cross_entropy_keeps_its_digits(margin):
+    logits = torch.tensor([[margin, 0.0, 0.0]], dtype=torch.float64)
+    value = losses.CrossEntropy().linearize(logits, torch.tensor([0])).value
+    assert value == pytest.approx(math.log1p(2 * math.exp(-margin)), rel=1e-13, abs=0)

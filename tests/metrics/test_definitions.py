@@ -112,6 +112,17 @@ def test_random_features_give_the_stated_values(K, n, d):
             assert mean == pytest.approx(value(K, n, d), rel=tolerance), name
 
 
+@pytest.mark.parametrize(("K", "n", "d"), [(30, 3, 4), (5, 3, 40)])
+def test_nc1_of_normal_features_on_both_sides_of_the_square_case(K, n, d):
+    generator, y = torch.Generator().manual_seed(0), torch.arange(K).repeat_interleave(n)
+    draws = [torch.randn(K * n, d, generator=generator, dtype=torch.float64) for _ in range(300)]
+    found = torch.tensor([nc.measure(H, y, metrics=["nc1"])["nc1"] for H in draws])
+    assert float(found.mean()) == pytest.approx(
+        METRICS["nc1"].random_value(K, n, d), abs=4 * float(found.std()) / 300**0.5
+    )
+    assert float(found.std()) / 300**0.5 < 0.02 * float(found.mean())
+
+
 def test_values_of_the_theory_sheet_for_gaussian_features():
     generator = torch.Generator().manual_seed(0)
     expected = {

@@ -299,7 +299,7 @@ def test_reports_of_files_are_plain_values(tmp_path):
 
 
 def test_two_calls_that_keep_statistics_in_one_folder_are_refused(tmp_path):
-    from neuralcollapse._support.locks import locked
+    from neuralcollapse._support.files import locked
 
     for number in range(2):
         np.savez(
@@ -319,3 +319,12 @@ def test_a_pt_file_whose_tensors_cannot_be_rebuilt_is_named(tmp_path, monkeypatc
     monkeypatch.setattr(torch, "load", load)
     with pytest.raises(ValueError, match=r"a\.pt: not a readable \.pt file: damaged \(_rebuild_tensor_v2"):
         nc.measure_files(tmp_path / "a.pt")
+
+
+def test_hidden_files_of_a_folder_are_left_alone(tmp_path):
+    """Such as those that other programs leave beside what they copy."""
+    H, y, _, _ = data()
+    write(tmp_path, "npz", H, y, "a")
+    (tmp_path / ".a.npz").write_bytes(b"not an archive")
+    assert nc.measure_files(tmp_path)["nc1"] == pytest.approx(nc.measure(H, y)["nc1"])
+    assert nc.measure_files(str(tmp_path / "*"))["nc1"] == pytest.approx(nc.measure(H, y)["nc1"])

@@ -146,6 +146,8 @@ class Noisy(torch.utils.data.Dataset):
         ({"ignore_label": []}, "ignore_label"),
         ({"reduce": "yes"}, "reduce"),
         ({"class_names": "cat"}, "class_names"),
+        ({"class_names": ["ant", "bee"]}, "class_names.* label 2"),
+        ({"class_names": ["ant", "bee", "cat", "dog"]}, "4 names for 3 classes"),
     ],
 )
 @pytest.mark.unchecked
@@ -303,6 +305,10 @@ def test_names_of_classes_reach_the_report():
     x, y = torch.randn(30, 5), torch.arange(30) % 3
     report = nc.measure_model(model, DataLoader(TensorDataset(x, y), 7), class_names=["ant", "bee", "cat"])
     assert report.per_class.names == ("ant", "bee", "cat")
+    report = nc.measure_model(model, [(x, y % 2)], class_names=["ant", "bee"], present_only=True)
+    assert report.per_class.names == ("ant", "bee")
+    report = nc.measure_model(model, [(x, y % 2)], class_names=["ant", "bee"])  # one output more than classes
+    assert report.per_class.names == ("ant", "bee", "2")
 
 
 def test_a_process_of_its_own_reports_no_share():

@@ -6,7 +6,7 @@ cannot be told is an error, and what is taken without proof is said in the notes
 
 import copy
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -37,7 +37,9 @@ def batches():
 
 
 class Net(nn.Module):
+    body: Any
     head: Any
+    aux: Any
 
     def __init__(self, way=None, head=None):
         super().__init__()
@@ -336,6 +338,17 @@ class Output:
     logits: torch.Tensor
 
 
+class Heads(NamedTuple):
+    aux_logits: torch.Tensor
+    logits: torch.Tensor
+
+
+def test_of_a_named_tuple_the_logits_are_taken_and_not_those_of_the_auxiliary_head():
+    net = Net(lambda net, h: Heads(net.aux(h), net.head(h)))
+    net.aux = nn.Linear(D, K)
+    check(net, net.head.weight, net.head.bias)
+
+
 @pytest.mark.parametrize("pack", [Output, lambda aux, z: {"out": {"cls": {"logits": z}, "aux": aux[:, :3]}}])
 def test_outputs_in_objects_are_compared(pack):
     net = Net(lambda net, h: pack(net.aux(h), net.head(h)))
@@ -399,3 +412,34 @@ def test_a_batch_without_samples_decides_nothing():
     assert (found.layer, found.scalars) == (expected.layer, expected.scalars)
     with pytest.raises(ValueError, match="no batches"):
         nc.measure_model(model, [nothing])
+
+
+def test_a_scripted_part_before_the_head():
+    net = Net()
+    net.body = torch.jit.script(net.body)
+    check(net, net.head.weight, net.head.bias)
+
+
+def test_scripted_and_exported_classifiers_say_what_to_give():
+    net = Net()
+    net.head = torch.jit.script(net.head)
+    with pytest.raises(TypeError, match="'head' is a scripted module"):
+        nc.measure_model(net, batches(), layer="head")
+    exported = torch.export.export(Net(), (data()[0][:16],)).module()
+    with pytest.raises(TypeError, match="give the module that it was made from"):
+        nc.measure_model(exported, batches())
+
+
+@pytest.mark.parametrize(
+    ("way", "scale", "shift"),
+    [
+        (lambda net, h: net.head(h).add_(PRIOR), torch.ones(K), PRIOR),
+        (lambda net, h: net.head(h).mul_(SCALES), SCALES, torch.zeros(K)),
+        (lambda net, h: F.linear(h, net.head.weight, net.head.bias).add_(PRIOR), torch.ones(K), PRIOR),
+        (lambda net, h: (h @ net.head.weight.T).add_(net.head.bias), torch.ones(K), torch.zeros(K)),
+    ],
+    ids=["prior", "scale", "functional", "bias"],
+)
+def test_logits_that_are_changed_in_place(way, scale, shift):
+    net = Net(way)
+    check(net, scale[:, None] * net.head.weight, scale * net.head.bias + shift, note=MAPPED)

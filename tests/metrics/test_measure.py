@@ -212,6 +212,8 @@ def test_extreme_scales_change_no_scale_free_metric():
         ),
         ({"features": torch.full((40, 6), torch.nan)}, ValueError, "40 of 40 rows"),
         ({"features": torch.zeros(40, 6).to_sparse()}, TypeError, "dense"),
+        ({"features": np.ma.masked_less(np.zeros((40, 6)), 1)}, TypeError, "masked"),
+        ({"labels": np.ma.masked_less(np.zeros(40, dtype=int), 1)}, TypeError, "masked"),
         ({"labels": torch.zeros(40)}, TypeError, "labels must be integers"),
         ({"labels": torch.zeros(39, dtype=torch.int64)}, ValueError, "40 rows, 39 labels"),
         ({"labels": torch.full((40,), 4)}, ValueError, "label 4"),

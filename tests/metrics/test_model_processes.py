@@ -35,7 +35,7 @@ def truth():
 
 
 @pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("way", ["sampler", "stream", "shards", "shards stream", "group", "wrapped"])
+@pytest.mark.parametrize("way", ["sampler", "batch sampler", "stream", "shards", "shards stream", "group", "wrapped"])
 def test_all_ranks_have_the_report_on_all_samples(world, way, runs, truth):
     for rank in range(world):
         found = json.loads((runs / str(world) / f"{rank}.json").read_text())[way]

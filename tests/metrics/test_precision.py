@@ -7,6 +7,7 @@ from torch import nn
 
 import neuralcollapse as nc
 from neuralcollapse.metrics import NeuralCollapse
+from neuralcollapse.metrics.accumulators.scatter import add_gram, symmetric
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-3}
@@ -296,3 +297,30 @@ def test_numerical_ranks_of_every_dtype(per_class, dim, offset, dtype):
     expected = sum(float(s.sum() ** 2 / s.square().sum()) for s in singular) / 4
     tolerance = 1e-10 if dtype == torch.float64 else 1e-6
     assert nc.measure(H, y, metrics="numerical_rank").numerical_rank == pytest.approx(expected, rel=tolerance)
+
+
+@pytest.mark.parametrize("per_class", [90, 300])
+@pytest.mark.parametrize("spread", [0.5, 1e-3, 1e-5])
+def test_wide_float32_products_are_those_of_float64_near_collapse(per_class, spread):
+    """Gram matrices of more than 128 columns, of both sides of a class, about an offset thirty times the means."""
+    numbers = torch.Generator().manual_seed(3)
+    classes, dim = 4, 200
+    labels = torch.arange(classes * per_class) % classes
+    means = torch.randn(classes, dim, generator=numbers) + 30 * torch.randn(dim, generator=numbers)
+    features = means[labels] + spread * torch.randn(len(labels), dim, generator=numbers)
+    names = ("nc1", "vci", "numerical_rank", "nc1_debiased")
+    found = nc.measure(features, labels, metrics=names)
+    truth = nc.measure(features.double(), labels, metrics=names, precision=torch.float32)
+    for name in names:
+        assert found[name] == pytest.approx(truth[name], rel=2e-5), name
+
+
+def test_gram_matrices_do_not_depend_on_the_library_that_multiplies(monkeypatch):
+    rows = torch.randn(3000, 300, generator=torch.Generator().manual_seed(0))
+    totals = [torch.zeros(300, 300, dtype=torch.float64) for _ in range(2)]
+    add_gram(totals[0], rows)
+    monkeypatch.setattr("neuralcollapse.metrics.accumulators.scatter.has_wide_products", lambda rows: False)
+    add_gram(totals[1], rows)
+    exact = rows.double().T @ rows.double()
+    for total in totals:
+        assert float((symmetric(total) - exact).abs().max()) < 1e-6 * float(exact.max())

@@ -155,6 +155,17 @@ def test_many_reports_side_by_side():
         first.compare()
 
 
+def test_higher_margins_are_more_collapsed_and_a_lone_value_beats_nobody():
+    pair = report(0.9).compare(report(0.1))
+    assert pair.more_collapsed["nc1"] is True
+    assert pair.more_collapsed["cosine_margin"] is True
+    assert report(0.1).compare(report(0.9)).more_collapsed["cosine_margin"] is False
+    features, labels = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
+    lone = nc.measure(features, labels, metrics=["nc1", "cdnv"]).compare(nc.measure(features, labels, metrics=["nc1"]))
+    assert lone.most_collapsed["cdnv"] is None
+    assert "cdnv" not in lone.changes
+
+
 def test_a_report_is_short_in_a_shell_and_completes():
     text = repr(report())
     assert text.startswith("CollapseReport(85 samples, 4 classes, 7 dimensions: nc1 ")

@@ -80,3 +80,18 @@ def test_bad_input():
         NeuralCollapse(4, 5, "accuracy")
     with pytest.raises(ValueError, match="weight"):
         metric.use_classifier(torch.zeros(3, 5))
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_module_in_half_precision_keeps_the_sums_of_its_metrics(seen):
+    features, labels = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+    metric = NeuralCollapse(3, 5)
+    if seen:
+        metric.update(features[:30], labels[:30])
+    torch.nn.ModuleDict({"collapse": metric}).to(torch.bfloat16)
+    for rows in (slice(30, 60),) if seen else (slice(0, 30), slice(30, 60)):
+        metric.update(features[rows], labels[rows])
+    rows = features.double()
+    means = torch.stack([rows[labels == k].mean(0) for k in range(3)])
+    spread, between = (rows - means[labels]).square().sum() / 60, (means - rows.mean(0)).square().sum() / 3
+    assert float(metric.compute()["nc1_quotient"]) == pytest.approx(float(spread / between), rel=1e-6)

@@ -160,3 +160,17 @@ def test_linear_head_starts_within_pytorchs_bound():
 def test_bad_arguments_get_one_clear_line(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("dim", "frame"), [(3, "canonical"), (4, "canonical"), (9, "canonical"), (9, "random"), (40, "auto")]
+)
+def test_every_frame_is_a_simplex_of_the_stated_scale(dim, frame):
+    weight = SimplexETFHead(dim, 4, scale=3.0, frame=frame).weight.double()
+    torch.testing.assert_close(weight @ weight.T, 9 * simplex_gram(4), atol=1e-5, rtol=0)
+
+
+def test_a_normalized_heads_bias_starts_within_pytorchs_bound_on_both_sides():
+    bias = NormalizedHead(25, 400, bias=True).bias.detach()
+    assert -0.2 <= float(bias.min()) < -0.19
+    assert 0.19 < float(bias.max()) <= 0.2

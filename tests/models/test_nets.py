@@ -114,6 +114,9 @@ def test_kaiming_fan_out_initialisation():
     convolution = nc.models.resnet18(width=64).encoder.stages[2][1].body[0]
     expected = (2 / (256 * 9)) ** 0.5
     assert abs(float(convolution.weight.detach().std()) / expected - 1) < 0.01
+    wider = nc.models.resnet18(width=64).encoder.stages[2][0].body[0]  # from 128 channels to 256
+    assert wider.weight.shape[:2] == (256, 128)
+    assert abs(float(wider.weight.detach().std()) / expected - 1) < 0.01
 
 
 @pytest.mark.parametrize(("width", "millions"), [(0.25, 6.1), (0.5, 10.5), (1.0, 23.7), (2.0, 67.0)])

@@ -117,6 +117,14 @@ def test_agreement_up_to_noise(measured, noise):
         assert found == ("holds" if noise <= 1.0 else "underpowered")
 
 
+def test_the_longer_side_of_an_interval_is_its_noise():
+    limit = Agrees(0.5)
+    for low, high in ((-2.0, 0.1), (-0.1, 2.0)):
+        assert verdict(limit, Evidence.interval(0.0, low, high)) == "underpowered"
+    assert verdict(limit, Evidence.interval(1.2, 0.3, 1.3)) == "holds"
+    assert verdict(limit, Evidence.interval(1.2, 1.1, 1.3)) == "contradicted"
+
+
 @given(st.lists(numbers, min_size=2, max_size=6), st.floats(0.1, 10))
 def test_verdicts_do_not_depend_on_the_unit(values, factor):
     """Ten times the values and ten times the limit: the same verdict, away from the edge."""

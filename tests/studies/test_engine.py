@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuralcollapse.studies import Calculation, Evidence, Planned, Train, Variation, first_steps, query, run_studies
-from neuralcollapse.studies._running.forecast import Forecast, Progress
+from neuralcollapse.studies._running.forecast import CellProgress, Forecast
 from neuralcollapse.studies._running.store import Store, run_cell
 from neuralcollapse.studies._variation import parse_settings
 from neuralcollapse.training import Plan
@@ -272,7 +272,7 @@ def test_time_left_follows_from_families_that_have_run():
     assert forecast.left({}) == pytest.approx((2 * 10 + 3 * 50 + 3 * 30) / 2)
     # The second family is half done after 40 seconds; the third is guessed by what the others took: 90 for 6.
     expected = (2 * 10 + 40 + 2 * 80 + 3 * 3 * 90 / 6) / 2
-    assert forecast.left({cells[3].key: Progress(0.5, 40.0)}) == pytest.approx(expected)
+    assert forecast.left({cells[3].key: CellProgress(0.5, 40.0)}) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -292,7 +292,7 @@ def test_time_left_is_right_within_a_factor_of_two(workers):
         step = (until - now) / 3
         for _ in range(3):
             now += step
-            under_way = {c.key: Progress((now - b) / length[c.key], now - b) for c, b in running}
+            under_way = {c.key: CellProgress((now - b) / length[c.key], now - b) for c, b in running}
             said.append((now, forecast.left(under_way)))
         running.remove((first, began))
         forecast.learn(first, length[first.key])

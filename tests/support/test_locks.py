@@ -8,11 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from neuralcollapse._support.digests import damaged, digests, sealed, unsealed
-from neuralcollapse._support.files import atomic_write, write_text
-from neuralcollapse._support.locks import locked
+from neuralcollapse._support.files import atomic_write, damaged, digests, locked, sealed, unsealed, write_text
 
-HOLD = "import sys, time; from neuralcollapse._support.locks import locked\n"
+HOLD = "import sys, time; from neuralcollapse._support.files import locked\n"
 HOLD += "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
 
 
@@ -52,7 +50,7 @@ def test_a_killed_writer_locks_nothing(tmp_path, holder):
 def test_only_one_of_many_writers_is_inside_at_a_time(tmp_path):
     """Each notes when it was inside; no two notes overlap although the file of the lock comes and goes."""
     script = (
-        "import sys, time; from neuralcollapse._support.locks import locked\n"
+        "import sys, time; from neuralcollapse._support.files import locked\n"
         "end, name = time.monotonic() + 1.5, sys.argv[2]\n"
         "while time.monotonic() < end:\n"
         "    try:\n"

@@ -8,8 +8,8 @@ import torch
 
 from neuralcollapse._support import checks
 from neuralcollapse._support.files import atomic_write, write_json, write_text
-from neuralcollapse._support.registry import Registry
-from neuralcollapse._support.threads import torch_threads
+from neuralcollapse._support.machine import torch_threads
+from neuralcollapse._support.registry import Registry, Spec
 
 
 def test_atomic_write_replaces_whole_files(tmp_path):
@@ -101,3 +101,23 @@ def test_registry_refuses_doubles_and_lists_in_order():
 def test_checks_name_the_argument(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize(
+    ("limits", "inside", "outside"),
+    [
+        ({"minimum": 1}, 1, 0.99),
+        ({"maximum": 1}, 1, 1.01),
+        ({"above": 1}, 1.01, 1),
+        ({"below": 1}, 0.99, 1),
+    ],
+)
+def test_limits_are_closed_or_open_as_their_names_say(limits, inside, outside):
+    assert checks.real("rate", inside, **limits) == inside
+    with pytest.raises(ValueError, match=r"rate must be .* 1, got"):
+        checks.real("rate", outside, **limits)
+
+
+def test_commas_inside_brackets_and_quotes_do_not_separate():
+    spec = Spec.parse("logit-adjusted:loss='focal:gamma=2,x=1',prior=(0.9, 0.1),tau=[1,[2,3]],plain=a")
+    assert spec.arguments == {"loss": "focal:gamma=2,x=1", "prior": (0.9, 0.1), "tau": [1, [2, 3]], "plain": "a"}

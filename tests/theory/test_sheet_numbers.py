@@ -228,8 +228,10 @@ def test_rescaled_squared_error_has_spurious_minima_at_d_equal_K_minus_1():
     problem = RegularizedUFM(SquaredError(20.0, 8.0), 2, 1, 1, s, s, 5.0)
     assert problem.optimum().value == pytest.approx(194.29232, abs=5e-6)
     found = [minimise(problem, seed, scale=3.0) for seed in range(20)]
-    spurious = max(found, key=lambda solution: solution.value)
-    assert spurious.value == pytest.approx(211.68172, abs=5e-6)
+    # Their values agree to the last digits, so that the gradient says which solve went farthest.
+    higher = [solution for solution in found if solution.value > 200]
+    assert [solution.value for solution in higher] == pytest.approx([211.68172] * len(higher), abs=5e-6)
+    spurious = min(higher, key=lambda solution: solution.gradient_norm)
     assert spurious.gradient_norm < 1e-7
     assert np.linalg.eigvalsh(hessian_matrix(problem, spurious.point))[0] > 0.1
     assert min(solution.value for solution in found) == pytest.approx(194.29232, abs=5e-6)

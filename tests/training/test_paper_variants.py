@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, normalize, one_hot
 import neuralcollapse as nc
 from neuralcollapse.training import Plan, train
 from neuralcollapse.training._distributed import Team
-from neuralcollapse.training._engine import Engine
+from neuralcollapse.training._trainer import Trainer
 from neuralcollapse.training.run import net_of
 
 SMALL = {
@@ -25,19 +25,19 @@ SMALL = {
 }
 
 
-def engine(**fields) -> Engine:
+def trainer(**fields) -> Trainer:
     plan = Plan(**{**SMALL, **fields})
     data = nc.data.load(plan.data, seed=plan.seed)
-    machine = Engine(plan, net_of(plan, data.image_shape, data.num_classes), data, Team(), torch.device("cpu"))
+    machine = Trainer(plan, net_of(plan, data.image_shape, data.num_classes), data, Team(), torch.device("cpu"))
     machine.model.train()
     return machine
 
 
-def batches(machine: Engine) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def batches(machine: Trainer) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(images, labels) for images, labels, _ in machine._batches()]
 
 
-def encoder_gradient(machine: Engine) -> torch.Tensor:
+def encoder_gradient(machine: Trainer) -> torch.Tensor:
     return torch.cat([parameter.grad.flatten() for parameter in machine.model.encoder.parameters()])
 
 
@@ -45,7 +45,7 @@ def encoder_gradient(machine: Engine) -> torch.Tensor:
 
 
 def test_a_scale_of_two_over_k_is_pytorch_mean_over_classes():
-    machine = engine(loss="squared-error", loss_scale=2 / 4)
+    machine = trainer(loss="squared-error", loss_scale=2 / 4)
     images, labels = batches(machine)[0]
     by_hand = copy.deepcopy(machine.model)
     machine._gradient(images, labels, len(labels))
@@ -62,7 +62,7 @@ def test_the_mean_over_classes_has_an_equivalent_rate_and_decay():
     }
     for name, (scaled, plain) in pairs.items():
         machines = [
-            engine(loss="squared-error", optimizer=name, schedule="constant", **fields)
+            trainer(loss="squared-error", optimizer=name, schedule="constant", **fields)
             for fields in ({**scaled, "loss_scale": 0.5}, plain)
         ]
         for machine in machines:
@@ -73,7 +73,7 @@ def test_the_mean_over_classes_has_an_equivalent_rate_and_decay():
 
 @pytest.mark.parametrize(("over", "share"), [("set", 120 / 40), ("batch", 1.0)])
 def test_feature_decay_is_over_the_set_or_the_batch(over, share):
-    machine = engine(decay_on="features", feature_decay=0.1, feature_decay_over=over, bias_decay=0.0, weight_decay=0.0)
+    machine = trainer(decay_on="features", feature_decay=0.1, feature_decay_over=over, bias_decay=0.0, weight_decay=0.0)
     images, labels = batches(machine)[0]
     by_hand = copy.deepcopy(machine.model)
     machine._gradient(images, labels, len(labels))
@@ -86,7 +86,7 @@ def test_feature_decay_is_over_the_set_or_the_batch(over, share):
 def test_decay_of_unit_features_has_no_gradient():
     gradients = []
     for fields in ({}, {"feature_decay": 0.1, "feature_decay_over": "unit"}):
-        machine = engine(decay_on="features", **fields)
+        machine = trainer(decay_on="features", **fields)
         images, labels = batches(machine)[0]
         machine._gradient(images, labels, len(labels))
         gradients.append(encoder_gradient(machine))
@@ -106,14 +106,14 @@ def test_decays_as_the_unconstrained_model_takes_them():
 
 
 def test_without_shuffling_every_epoch_has_the_order_of_the_data_set():
-    machine = engine(shuffle=False)
+    machine = trainer(shuffle=False)
     for epoch in (0, 3):
         machine.epoch = epoch
         images, labels = (torch.cat(parts) for parts in zip(*batches(machine), strict=True))
         expected = machine.data.train.batch(torch.arange(120))
         assert torch.equal(images, expected[0])
         assert torch.equal(labels, expected[1])
-    shuffled = engine()
+    shuffled = trainer()
     orders = []
     for epoch in (0, 3):
         shuffled.epoch = epoch
@@ -139,7 +139,7 @@ def test_the_plan_decides_how_convolutions_start():
 
 
 def test_rows_at_norm_one_after_every_step_and_nothing_else():
-    machine = engine(head="linear:unit_rows=True", weight_decay=0.3, learning_rate=0.1, schedule="constant")
+    machine = trainer(head="linear:unit_rows=True", weight_decay=0.3, learning_rate=0.1, schedule="constant")
     by_hand = copy.deepcopy(machine.model)
     optimizer = torch.optim.SGD(by_hand.parameters(), lr=0.1, momentum=0.9, weight_decay=0.3)
     for images, labels in batches(machine):
@@ -184,7 +184,7 @@ def test_a_fixed_head_does_not_die_with_its_units(tmp_path):
 def test_lbfgs_as_the_released_code_runs_it(search):
     """History over batches, statistics at every evaluation: PyTorch's own L-BFGS in a bare loop."""
     spec = f"lbfgs:history=5,iterations=4,line_search={search},keep=True,statistics=evaluation"
-    machine = engine(optimizer=spec, learning_rate=0.05, weight_decay=0.02, schedule="constant")
+    machine = trainer(optimizer=spec, learning_rate=0.05, weight_decay=0.02, schedule="constant")
     by_hand = copy.deepcopy(machine.model)
     bare = torch.optim.LBFGS(
         by_hand.parameters(),
@@ -218,7 +218,7 @@ def test_lbfgs_as_the_released_code_runs_it(search):
 
 @pytest.mark.parametrize("projection", [None, 6])
 def test_the_contrastive_loss_trains_the_encoder_and_cross_entropy_the_head(projection):
-    machine = engine(loss="supervised-contrastive:temperature=2.0", projection=projection, weight_decay=0.0)
+    machine = trainer(loss="supervised-contrastive:temperature=2.0", projection=projection, weight_decay=0.0)
     images, labels = batches(machine)[0]
     by_hand = copy.deepcopy(machine.model)
     machine._gradient(images, labels, len(labels))
@@ -237,12 +237,12 @@ def test_the_contrastive_loss_trains_the_encoder_and_cross_entropy_the_head(proj
 
 
 def test_two_views_are_two_augmentations_of_each_image():
-    machine = engine(data="digits", loss="supcon", views=2, augment=True, batch_size=200)
+    machine = trainer(data="digits", loss="supcon", views=2, augment=True, batch_size=200)
     images, labels = batches(machine)[0]
     half = len(labels) // 2
     assert torch.equal(labels[:half], labels[half:])
     assert not torch.equal(images[:half], images[half:])
-    one_view = engine(data="digits", loss="supcon", augment=True, batch_size=200)
+    one_view = trainer(data="digits", loss="supcon", augment=True, batch_size=200)
     alone, classes = batches(one_view)[0]
     assert len(alone) == half
     assert torch.equal(classes, labels[:half])
@@ -284,7 +284,7 @@ def test_a_bad_variant_gets_one_clear_line(fields, message):
 @pytest.mark.parametrize("option", ["line_search=wolfe", "statistics=never", "keep=2"])
 def test_a_bad_option_of_lbfgs_is_named(option):
     with pytest.raises((ValueError, TypeError), match=option.partition("=")[0]):
-        engine(optimizer=f"lbfgs:{option}")
+        trainer(optimizer=f"lbfgs:{option}")
 
 
 def test_new_fields_leave_the_ids_of_old_plans():

@@ -10,7 +10,7 @@ from neuralcollapse import losses
 from neuralcollapse.models import heads
 from neuralcollapse.training import Plan, Progress, RiemannianSGD, Run, TrainingStopped, optimizers, train
 from neuralcollapse.training._distributed import Team
-from neuralcollapse.training._engine import Engine
+from neuralcollapse.training._trainer import Trainer
 
 SMALL = {
     "data": "synthetic:classes=4,dim=8,per_class=30,bayes_error=0.001",
@@ -27,14 +27,14 @@ def small(**fields) -> Plan:
     return Plan(**{**SMALL, **fields})
 
 
-def engine(**fields) -> Engine:
+def trainer(**fields) -> Trainer:
     plan = small(**fields)
     data = nc.data.load(plan.data, seed=plan.seed)
     model = nc.models.create(plan.model, data.image_shape, data.num_classes, plan.head, plan.seed)
-    return Engine(plan, model, data, Team(), torch.device("cpu"))
+    return Trainer(plan, model, data, Team(), torch.device("cpu"))
 
 
-def one_batch(machine: Engine) -> tuple[torch.Tensor, torch.Tensor]:
+def one_batch(machine: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
     return machine.data.train.batch(torch.arange(0, 120, 3))
 
 
@@ -157,7 +157,7 @@ def test_a_bad_device_is_named(tmp_path):
 
 def test_feature_decay_acts_on_the_real_features():
     """Its gradient is that of feature_decay/2 N/B |h|^2 and is not zero."""
-    plain, decayed = engine(decay_on="features"), engine(decay_on="features", feature_decay=0.1)
+    plain, decayed = trainer(decay_on="features"), trainer(decay_on="features", feature_decay=0.1)
     images, labels = one_batch(plain)
     for machine in (plain, decayed):
         machine.model.train()
@@ -215,7 +215,7 @@ def test_a_wide_net_fits_random_labels_and_collapses_and_a_narrow_one_does_not(t
 
 @pytest.mark.parametrize("head", ["linear", "linear:bias=False", "etf"])
 def test_classifier_decay_is_in_the_objective(head):
-    machine = engine(decay_on="features", weight_decay=0.3, bias_decay=0.2, head=head)
+    machine = trainer(decay_on="features", weight_decay=0.3, bias_decay=0.2, head=head)
     images, labels = one_batch(machine)
     objective, loss = machine.objective(images, labels, len(labels))
     weight, bias = machine.model.head.weight, machine.model.head.bias
@@ -247,7 +247,7 @@ def test_lbfgs_trains_a_convolutional_net_in_either_memory_layout(tmp_path):
 
 
 def test_weight_decay_of_lbfgs_is_in_the_objective():
-    machine = engine(optimizer="lbfgs", weight_decay=0.02, batch_size=120)
+    machine = trainer(optimizer="lbfgs", weight_decay=0.02, batch_size=120)
     images, labels = one_batch(machine)
     objective, loss = machine.objective(images, labels, len(labels))
     squares = sum(float(p.detach().square().sum()) for p in machine.model.parameters())
@@ -258,7 +258,7 @@ def test_weight_decay_of_lbfgs_is_in_the_objective():
 
 
 def test_lbfgs_sees_one_objective_a_step_and_batch_norm_sees_each_batch_once():
-    machine = engine(optimizer="lbfgs", learning_rate=0.1, batch_size=60)
+    machine = trainer(optimizer="lbfgs", learning_rate=0.1, batch_size=60)
     norm = machine.model.encoder.layers[1]
     images, labels = one_batch(machine)
     seen = []
@@ -282,7 +282,7 @@ def test_lbfgs_sees_one_objective_a_step_and_batch_norm_sees_each_batch_once():
 
 @pytest.mark.parametrize(("batch_size", "kept"), [(120, True), (60, False)])
 def test_lbfgs_forgets_the_curvature_of_other_batches(batch_size, kept):
-    machine = engine(optimizer="lbfgs", learning_rate=0.1, batch_size=batch_size)
+    machine = trainer(optimizer="lbfgs", learning_rate=0.1, batch_size=batch_size)
     images, labels = one_batch(machine)
     machine.model.train()
     counts = []
@@ -294,7 +294,7 @@ def test_lbfgs_forgets_the_curvature_of_other_batches(batch_size, kept):
 
 
 def test_lbfgs_lowers_the_objective_of_its_batch():
-    machine = engine(optimizer="lbfgs", learning_rate=1.0, batch_size=120)
+    machine = trainer(optimizer="lbfgs", learning_rate=1.0, batch_size=120)
     images, labels = one_batch(machine)
     machine.model.train()
     losses_seen = [float(machine._lbfgs_step(machine.optimizer, images, labels, 40)) for _ in range(3)]
@@ -337,7 +337,9 @@ def test_riemannian_sgd_takes_a_closure():
 @pytest.mark.parametrize("gradients", ["as the weights", "in rows"])
 def test_steps_are_those_of_the_plain_optimizer_in_any_memory_layout(optimizer, gradients):
     """Fused steps misread gradients that lie in memory in another order than their weights."""
-    machine = engine(data="digits", model="resnet8:width=5", optimizer=optimizer, weight_decay=0.01, learning_rate=0.01)
+    machine = trainer(
+        data="digits", model="resnet8:width=5", optimizer=optimizer, weight_decay=0.01, learning_rate=0.01
+    )
     machine.model.to(memory_format=torch.channels_last)
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     options = {"momentum": 0.9, "nesterov": "nesterov" in optimizer} if optimizer.startswith("sgd") else {}

@@ -12,7 +12,7 @@ import torch
 torch.set_num_threads(1)
 
 from neuralcollapse.cli import main  # noqa: E402
-from neuralcollapse.training import _engine  # noqa: E402
+from neuralcollapse.training import _trainer  # noqa: E402
 
 RANK = os.environ["RANK"]
 
@@ -22,14 +22,14 @@ def run() -> int:
     if fault == "seed":
         arguments += ["--seed", RANK]
     if fault == "kill" and RANK == "1":
-        original = _engine.Engine._step
+        original = _trainer.Trainer._step
 
         def step(self, *batch):
             if self.epoch == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
             return original(self, *batch)
 
-        _engine.Engine._step = step
+        _trainer.Trainer._step = step
     return main(["train", *arguments])
 
 

@@ -26,3 +26,16 @@ def test_what_has_no_geometry_is_refused():
         optimum_weight(torch.zeros(3, 4), 5, 0.01, 0.01)
     with pytest.raises(ValueError, match="optimum at these decays is zero"):
         optimum_weight(torch.ones(3, 4), 5, 10.0, 10.0)
+
+
+def test_means_are_compared_about_the_mean_of_all_samples():
+    counts, means = [9, 4, 2], torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    problem = RegularizedUFM("ce", 3, counts, 5, 0.01, 0.02)
+    exact = problem.optimum().point.H[[0, 9, 13]]
+    grams = []
+    for rows in (means, exact):
+        samples = torch.repeat_interleave(rows, torch.tensor(counts), dim=0)
+        centred = rows - samples.mean(0)
+        grams.append(centred @ centred.T)
+    expected = float((grams[0] / grams[0].norm() - grams[1] / grams[1].norm()).norm())
+    assert optimum_means(means, counts, 0.01, 0.02) == pytest.approx(expected, rel=1e-6)

@@ -4,7 +4,7 @@ from typing import get_args
 
 import torch
 
-from neuralcollapse import data
+from neuralcollapse import data, frames, measure, studies
 from neuralcollapse.ufm import NormalizedUFM, Point, RegularizedUFM, Verdict
 
 
@@ -33,3 +33,11 @@ def test_data_sets_are_one_line():
     assert "tensor" not in repr(digits.test.loader(16)) + repr(digits.train.normalisation)
     held = data.load("digits", per_class=20, validation=0.5)
     assert "train 100, validation 100, test" in repr(held)
+
+
+def test_what_else_is_returned_is_one_line():
+    rows = measure(torch.randn(40, 60), torch.arange(40) % 4, torch.randn(4, 60)).per_class
+    assert repr(rows).startswith("PerClass(4 classes: counts, mean_norms, ")
+    assert repr(frames.nearest_etf(2 * frames.simplex_etf(4, 50))).startswith("NearestETF(frame 4x50, scale 2, ")
+    assert repr(studies.get("losses/collapse")) == "Study('losses/collapse')"
+    assert repr(studies.get("losses/collapse").vary(seeds=[3])) != "Study('losses/collapse')"

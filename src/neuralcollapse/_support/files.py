@@ -1,15 +1,38 @@
-"""Writes that either happen whole or not at all, and errors that name the file."""
+"""Files that are whole or not there, that know their checksum, in folders that have one writer.
 
+Writes happen whole or not at all, and errors name the file; checksums of what is read back, so that damage is seen and
+not believed; a lock that the system takes back when its holder dies, however it dies.
+"""
+
+import fcntl
+import hashlib
 import json
 import os
 import re
+import shlex
+import socket
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-__all__ = ["atomic_write", "json_text", "write_bytes", "write_json", "write_text"]
+__all__ = [
+    "atomic_write",
+    "damaged",
+    "digest",
+    "digests",
+    "json_text",
+    "locked",
+    "sealed",
+    "unsealed",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
 
 
 def atomic_write(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
@@ -97,3 +120,131 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 def json_text(value: Any) -> str:
     """What :func:`write_json` writes."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+SEAL = "checksum"
+
+
+def digest(content: bytes) -> str:
+    """A checksum of ``content``, as 32 hexadecimal digits."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Checksums of some files of a folder, by name."""
+    return {name: digest((folder / name).read_bytes()) for name in names}
+
+
+def damaged(folder: Path, stated: Mapping[str, str]) -> str | None:
+    """The first file that is missing or differs from its stated checksum, or ``None``."""
+    for name, expected in stated.items():
+        try:
+            if digest((folder / name).read_bytes()) != expected:
+                return name
+        except OSError:
+            return name
+    return None
+
+
+def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """``facts`` with a checksum of themselves."""
+    return {**facts, SEAL: _of(facts)}
+
+
+def unsealed(facts: Any, always: bool = False) -> dict[str, Any]:
+    """What :func:`sealed` was given; ValueError where the checksum does not match.
+
+    Facts without one are believed (old files have none), unless such files have had one ``always``, as those that state
+    checksums of other files.
+
+    >>> unsealed(sealed({"value": 1.5}))
+    {'value': 1.5}
+    """
+    if not isinstance(facts, Mapping):
+        raise ValueError(f"must be a JSON object, got {type(facts).__name__}")
+    rest = {name: value for name, value in facts.items() if name != SEAL}
+    if SEAL in facts and facts[SEAL] != _of(rest):
+        raise ValueError("it does not match its checksum")
+    if SEAL not in facts and (always or "files" in facts):
+        raise ValueError("its checksum is missing")
+    return rest
+
+
+def _of(facts: Mapping[str, Any]) -> str:
+    return digest(json.dumps(facts, sort_keys=True).encode())
+
+
+LOCK = ".lock"
+UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
+"""Names of files that were being written."""
+
+
+@contextmanager
+def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
+    """Keep other processes from writing in ``folder``, which is made if it is missing, and removed if nothing
+    came to be in it.
+
+    The lock is held on the file ``name`` in it, which says who writes and is gone afterwards. One that a killed process
+    left behind locks nothing. Where the file system knows no locks, nothing is locked.
+
+    Raises:
+        ValueError: if another process holds the lock; the line names it.
+
+    """
+    place = Path(folder)
+    made = not place.exists()
+    place.mkdir(parents=True, exist_ok=True)
+    file = _acquire(place, place / name)
+    if name == LOCK:
+        for left in (*place.glob(".*.tmp"), *place.glob("*/.*.tmp")):  # of a process that was killed while it wrote
+            if UNFINISHED.fullmatch(left.name):
+                left.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        (place / name).unlink(missing_ok=True)
+        file.close()
+        if made:
+            with suppress(OSError):  # it holds something
+                place.rmdir()
+
+
+def _acquire(folder: Path, path: Path) -> TextIOWrapper:
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(file)
+            file.close()
+            raise ValueError(f"{folder}: {holder} is writing here; wait for it or name another --out") from None
+        except OSError:
+            return file
+        if _is(file, path):
+            _sign(file)
+            return file
+        file.close()  # its holder removed it between our opening and locking it: take the new one
+
+
+def _is(file: TextIOWrapper, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sign(file: TextIOWrapper) -> None:
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    facts = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")}
+    file.truncate(0)
+    file.write(json.dumps({**facts, "command": command[:200]}))
+    file.flush()
+
+
+def _holder(file: TextIOWrapper) -> str:
+    try:
+        file.seek(0)
+        facts = json.loads(file.read(4096))
+        return f"process {facts['process']} on {facts['host']} ({facts['command']}, since {facts['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,4 +1,4 @@
-"""How everything looks, said once: colours and marks of losses, classes and series, and numbers as people read them.
+"""How everything looks, said once: colours and marks of losses, classes and series, numbers and ticks that people read.
 
 It lies below all layers because pictures of metrics, models and studies need it as well as the pages; ``web.theme``
 makes style sheets and charts of it. The same loss has the same colour and the same mark wherever it is drawn.
@@ -7,8 +7,12 @@ makes style sheets and charts of it. The same loss has the same colour and the s
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from .specs import Spec
+from .registry import Spec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "BLACK",
@@ -27,13 +31,15 @@ __all__ = [
     "SERIES",
     "SKY",
     "YELLOW",
-    "Look",
+    "LossLook",
     "Mark",
     "class_colour",
     "look_of",
     "number",
+    "plain_decimals",
     "series_colour",
     "series_mark",
+    "whole_epochs",
 ]
 
 # Okabe and Ito's palette: told apart with any colour vision, and in print.
@@ -85,7 +91,7 @@ MARKS = tuple(
 
 
 @dataclass(frozen=True)
-class Look:
+class LossLook:
     """Of a loss: its short name, its name in words, its colour (also in a terminal) and its mark."""
 
     short: str
@@ -95,16 +101,16 @@ class Look:
 
 
 LOSSES = {
-    "cross-entropy": Look("CE", "cross-entropy", BLUE, MARKS[0]),
-    "focal": Look("FL", "focal", GREEN, MARKS[2]),
-    "label-smoothing": Look("LS", "label smoothing", ORANGE, MARKS[3]),
-    "squared-error": Look("MSE", "squared error", RED, MARKS[1]),
-    "supervised-contrastive": Look("SC", "supervised contrastive", PURPLE, MARKS[4]),
+    "cross-entropy": LossLook("CE", "cross-entropy", BLUE, MARKS[0]),
+    "focal": LossLook("FL", "focal", GREEN, MARKS[2]),
+    "label-smoothing": LossLook("LS", "label smoothing", ORANGE, MARKS[3]),
+    "squared-error": LossLook("MSE", "squared error", RED, MARKS[1]),
+    "supervised-contrastive": LossLook("SC", "supervised contrastive", PURPLE, MARKS[4]),
 }
 SHORT = {look.short.lower(): name for name, look in LOSSES.items()} | {"fl": "focal", "sc": "supervised-contrastive"}
 
 
-def look_of(spec: object) -> Look | None:
+def look_of(spec: object) -> LossLook | None:
     """How the loss of a spec such as ``"focal:gamma=2"`` or ``"ce"`` looks; ``None`` for anything else.
 
     >>> look_of("focal:gamma=2").short, look_of("ce").colour, look_of("adam")
@@ -169,3 +175,57 @@ def _grouped(text: str) -> str:
     """Commas in a whole part of five digits and more."""
     whole, point, rest = text.partition(".")
     return f"{int(whole):,}{point}{rest}" if len(whole) > 4 else text
+
+
+MULTIPLES = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0))
+"""Of powers of ten, where ticks may lie: the first that gives three of them; round numbers where none does."""
+ENOUGH = 3
+LEAST, MOST = 1e-3, 1e4
+"""Between them a power of ten is written in full."""
+
+
+def plain_decimals(picture: "Figure") -> None:
+    """Write 0.6 instead of 6 x 10^-1 on logarithmic axes, and powers of ten only where a decimal would be long.
+
+    Every axis has at least three labels, or as many as fit, and none at the small ticks between.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+    for axes in picture.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(map(float, axis.get_view_interval()))
+            if axis.get_scale() != "log" or not 0 < low < high or not _automatic(axis):
+                continue
+            multiples = next((some for some in MULTIPLES if _count(some, low, high) >= ENOUGH), None)
+            axis.set_minor_formatter(NullFormatter())
+            if multiples != MULTIPLES[0]:
+                axis.set_major_locator(MaxNLocator(4) if multiples is None else LogLocator(subs=multiples, numticks=20))
+                axis.set_minor_locator(NullLocator())
+            if multiples != MULTIPLES[0] or (low > 0.5 * LEAST and high < 2 * MOST):
+                axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
+
+
+def _count(multiples: tuple[float, ...], low: float, high: float) -> int:
+    """How many multiples of powers of ten lie between ``low`` and ``high``."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return sum(low <= part * 10.0**power <= high for part in multiples for power in powers)
+
+
+def whole_epochs(picture: "Figure") -> None:
+    """Ticks at whole numbers on axes of epochs, which have no halves."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axes in picture.axes:
+        axis = axes.xaxis
+        if "epoch" not in axes.get_xlabel() or not _automatic(axis):
+            continue
+        low, high = sorted(axis.get_view_interval())
+        if axis.get_scale() == "linear" or (low > 0 and high <= 3 * low):
+            axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+
+
+def _automatic(axis: Any) -> bool:
+    """Whether nobody has chosen this axis's ticks."""
+    from matplotlib.ticker import FixedLocator
+
+    return not isinstance(axis.get_major_locator(), FixedLocator)

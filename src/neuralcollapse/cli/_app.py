@@ -12,7 +12,7 @@ from typing import Any
 import cyclopts
 
 from .. import __version__
-from .._support.entries import load_entries
+from .._support.registry import load_entries
 
 __all__ = ["app", "main", "print_json"]
 

@@ -1,14 +1,20 @@
-"""What long commands share: a bar on a terminal, silent elsewhere, on stderr; and the time that is left."""
+"""How long work shows itself, on stderr: a bar on a terminal, plain lines elsewhere, and the time that is left."""
 
+import os
 import time
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.progress import Progress, ProgressColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TimeElapsedColumn
 
-from ._terminal import terminal
+from ._terminal import say_next, styled, terminal, text_column
 
-__all__ = ["Bar", "clock"]
+if TYPE_CHECKING:
+    from ..studies import Outcome, Status
+    from ..training import Plan, Run
+    from ..training import Progress as Step
+
+__all__ = ["Bar", "StudiesBar", "TrainingBar", "clock"]
 
 Shown = TypeVar("Shown", bound="Bar")
 
@@ -45,3 +51,98 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+LINE_SECONDS = 30.0
+MARKS = {"holds": "green", "contradicted": "red", "underpowered": "yellow"}
+
+
+class StudiesBar(Bar):
+    """Cells done, and the time left."""
+
+    def __init__(self) -> None:
+        text, left = text_column("cells {task.fields[text]}"), text_column("{task.fields[left]}")
+        super().__init__(text, BarColumn(), left, TimeElapsedColumn(), text="", left="")
+        self.last_line = 0.0
+        self.seen = -1
+
+    def status(self, status: "Status") -> None:
+        """Called whenever something has happened, and twice a second otherwise."""
+        now = time.monotonic()
+        left = "" if status.seconds_left is None else f"{clock(status.seconds_left)} left"
+        text = f"{status.done}/{status.cells}"
+        self.bar.update(self.task, completed=status.fraction, text=text, left=left)
+        if status.failure is not None:
+            self.console.print(f"a cell failed: {status.failure}", soft_wrap=True)
+        if status.note is not None:
+            self.console.print(status.note, soft_wrap=True)
+        due = now - self.last_line >= LINE_SECONDS or status.done == status.cells
+        if self.bar.disable and status.done != self.seen and due:
+            self.last_line, self.seen = now, status.done
+            self.console.print(f"cells {text}{', ' + left if left else ''}")
+
+    def outcome(self, outcome: "Outcome") -> None:
+        """Called with each study's verdict."""
+        console = terminal(soft_wrap=True)
+        verdict = (outcome.verdict, MARKS[outcome.verdict])
+        console.print(styled((outcome.study.name, "bold"), f" ({outcome.profile}): ", verdict))
+        for part in outcome.parts:
+            ours = " (ours)" if part.kind == "ours" else ""
+            console.print(styled("  ", (part.verdict, MARKS[part.verdict]), f"{ours}: {part.says} {part.why}".rstrip()))
+        for name, error in outcome.failures.items():
+            console.print(f"  failed: {name}: {error}")
+        console.print(f"  picture: {outcome.folder / 'figure.svg'}")
+
+
+REFRESH_SECONDS = 0.25
+HEADLINE = ("accuracy", "nc1", "nc2", "nc3", "nc4_mismatch")
+
+
+class TrainingBar(Bar):
+    """Epoch, loss, accuracy, nc1 and time left."""
+
+    def __init__(self, plan: "Plan"):
+        text = text_column("epoch {task.fields[epoch]}/{task.fields[epochs]}")
+        columns = (text, BarColumn(), text_column("{task.fields[state]}"), TimeElapsedColumn())
+        quiet = os.environ.get("RANK", "0") != "0"
+        super().__init__(*columns, quiet=quiet, epoch=0, epochs=plan.epochs, state="")
+        self.shown = 0.0
+        self.measurement = ""
+        self.left = ""
+
+    def step(self, progress: "Step") -> None:
+        """Called after every step; looks at the loss four times a second only."""
+        now = time.monotonic()
+        if self.shown and now - self.shown < REFRESH_SECONDS:
+            return
+        self.shown = now
+        done = (progress.epoch + progress.step / progress.steps) / progress.epochs
+        self.left = self.time_left(done)
+        state = ", ".join(filter(None, [f"loss {progress.loss.item():.4g}", self.measurement, self.left]))
+        self.bar.update(self.task, completed=done, epoch=progress.epoch + 1, state=state)
+
+    def measured(self, row: dict[str, Any]) -> None:
+        """Called with each line of ``metrics.jsonl``."""
+        nc1 = row.get("nc1")
+        shown = "" if nc1 is None else f", nc1 {nc1:.3g}"
+        if row["split"] == "train":
+            self.measurement = f"accuracy {row['accuracy']:.4f}{shown}"
+        if self.bar.disable:
+            text = f"epoch {row['epoch']} {row['split']}: loss {row['loss']:.4g}, accuracy {row['accuracy']:.4f}"
+            self.line(text + shown + (f", {self.left}" if self.left else ""))
+
+    def finish(self, run: "Run") -> None:
+        """Where the run is, what came out of it, and what one would do next; by the process that writes."""
+        self.line(f"finished: {run.folder}")
+        if self.console.quiet:
+            return
+        for split in ("train", "test"):
+            rows = [row for row in run.history if row["split"] == split]
+            if rows:
+                shown = [f"{name} {rows[-1][name]:.3g}" for name in HEADLINE if rows[-1].get(name) is not None]
+                self.line(f"  {split}: {', '.join(shown)}")
+        say_next(f"neuralcollapse report {run.folder} --out report.html")
+
+    def line(self, text: str) -> None:
+        """One line."""
+        self.console.print(text, soft_wrap=True)

@@ -5,9 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._study_progress import MARKS
-from ._tables import at_a_word
-from ._terminal import styled
+from ._progress import MARKS
+from ._terminal import at_a_word, styled
 
 if TYPE_CHECKING:
     from rich.console import Console

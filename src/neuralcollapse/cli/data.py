@@ -30,8 +30,7 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
 
     """
     from ..data import root_folder, sources
-    from ._tables import print_table, write_tabs
-    from ._terminal import say_next, terminal
+    from ._terminal import print_table, say_next, terminal, write_tabs
 
     folder = root_folder(root)
     rows = []

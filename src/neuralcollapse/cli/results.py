@@ -53,8 +53,7 @@ def results(
 
     """
     from ..studies import query as ask
-    from ._tables import write_tabs
-    from ._terminal import say_next, terminal
+    from ._terminal import say_next, terminal, write_tabs
 
     answer = ask(out, query)
     if export is not None:
@@ -78,7 +77,7 @@ def results(
 
 def _show(console: "Console", columns: list[str], rows: list[list[str]]) -> None:
     """A table of what differs from row to row, under a line of what does not."""
-    from ._tables import print_table
+    from ._terminal import print_table
 
     kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     same = [place for place in kept if len(rows) > 1 and len({row[place] for row in rows}) == 1]

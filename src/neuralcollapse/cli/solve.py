@@ -58,8 +58,7 @@ def solve(
         --trials 20 --out runs --resume
     ```
     """
-    from .._support.checks import integer
-    from .._support.ranges import MOST_TRIALS
+    from .._support.checks import MOST_TRIALS, integer
 
     model = (problem or ProblemOptions()).build()
     begin = None if start is None else _start(start, model)

@@ -38,7 +38,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
     """
     from ..studies import get, studies
     from ._study_words import figures_of, print_list, verdicts_in
-    from ._tables import write_tabs
+    from ._terminal import write_tabs
 
     every = [get(name) for name in studies]
     verdicts = verdicts_in(out)
@@ -164,7 +164,7 @@ def run(
 
     """
     from .. import studies as layer
-    from ._study_progress import Display
+    from ._progress import StudiesBar
 
     if fresh and resume:
         raise ValueError("--fresh and --resume exclude each other")
@@ -172,7 +172,7 @@ def run(
     chosen = _varied(_chosen(names, part, size), setting or [], seeds)
     if first_steps is not None:
         return _first_steps(chosen, size, first_steps, root)
-    with Display() as display:
+    with StudiesBar() as display:
         outcomes = layer.run_studies(
             chosen,
             size,

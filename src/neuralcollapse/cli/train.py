@@ -156,7 +156,7 @@ def train(
     options = dict(locals())
     from ..training import Plan, TrainingStopped
     from ..training import train as run_training
-    from ._train_progress import Display
+    from ._progress import TrainingBar
 
     given = {name: value for name, value in options.items() if name in Plan.model_fields}
     given |= {"random_labels": random_labels or None, "augment": augment or None, "measure": _epochs(measure)}
@@ -164,7 +164,7 @@ def train(
     fields |= {name: value for name, value in given.items() if value is not None}
     fields["model"] = _sized(str(fields.get("model", Plan().model)), width=width, feature_dim=feature_dim)
     whole = Plan(**fields)
-    with Display(whole) as display:
+    with TrainingBar(whole) as display:
         try:
             run = run_training(
                 whole,

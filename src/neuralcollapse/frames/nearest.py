@@ -22,6 +22,10 @@ class NearestETF:
     scale: float
     distance: float
 
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.frame.shape))
+        return f"NearestETF(frame {shape}, scale {self.scale:.4g}, relative distance {self.relative_distance:.2g})"
+
     @property
     def relative_distance(self) -> float:
         """``distance / |weight|_F``: 0 for a scaled ETF, 1 for a classifier with nothing in common with one."""

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from .._support.checks import integer
-from .._support.memory import check_room
+from .._support.machine import check_room
 
 __all__ = ["embed", "low_rank_etf", "orthogonal_frame", "simplex_basis", "simplex_etf", "simplex_gram"]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -116,8 +117,8 @@ class TransformersCollapse(TrainerCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        model: Any = None,
-        train_dataloader: Any = None,
+        model: nn.Module | None = None,
+        train_dataloader: Iterable[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         """Measure every so many epochs."""
@@ -133,8 +134,8 @@ class TransformersCollapse(TrainerCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        model: Any = None,
-        train_dataloader: Any = None,
+        model: nn.Module | None = None,
+        train_dataloader: Iterable[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         """Measure every so many steps."""
@@ -147,8 +148,8 @@ class TransformersCollapse(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
         metrics: dict[str, float] | None = None,
-        model: Any = None,
-        eval_dataloader: Any = None,
+        model: nn.Module | None = None,
+        eval_dataloader: Iterable[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         """Measure the evaluation data."""

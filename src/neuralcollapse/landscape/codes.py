@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._support.checks import integer
-from .._support.ranges import positive_scale
+from .._support.checks import integer, positive_scale
 from .._support.roots import root
 from ..ufm.normalized.optimum import partitions, simplices_value
 

@@ -17,8 +17,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from .._support.checks import describe, integer, real, unusual_tensor
-from .._support.registry import Registry
-from .._support.specs import Spec
+from .._support.registry import Registry, Spec
 from ._linearization import AutogradLinearization, Linearization
 from ._stack import LossStack
 
@@ -199,7 +198,7 @@ class LogitLoss(Loss):
         raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
 
     def margin_derivative(self, margin: ArrayLike, num_classes: int) -> Curve:
-        """D ell / d a."""
+        """d ell / d a."""
         raise TypeError(f"{self.name} does not depend on the margin alone, so it has no margin form")
 
     def phi(self, total: ArrayLike, num_classes: int) -> Curve:
@@ -211,7 +210,7 @@ class LogitLoss(Loss):
         return self.margin_value(-np.asarray(total, dtype=np.float64) / (count - 1), count)
 
     def phi_derivative(self, total: ArrayLike, num_classes: int) -> Curve:
-        """D phi / d t."""
+        """d phi / d t."""
         count = integer("num_classes", num_classes, minimum=2)
         slope = self.margin_derivative(-np.asarray(total, dtype=np.float64) / (count - 1), count)
         return -slope / (count - 1)
@@ -248,13 +247,13 @@ class LogitLoss(Loss):
             raise ValueError(f"logits must be a dense tensor of real numbers, got {describe(logits)}")
         if logits.ndim != 2 or logits.shape[1] < 2 or not logits.is_floating_point():
             raise ValueError(f"logits must be floating point of shape (N, K) with K >= 2, got {describe(logits)}")
-        check_labels(labels, logits.shape[0], logits.shape[1])
+        check_target_labels(labels, logits.shape[0], logits.shape[1])
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
         return logits, labels.long()
 
 
-def check_labels(labels: Tensor, count: int, num_classes: int | None) -> None:
+def check_target_labels(labels: Tensor, count: int, num_classes: int | None) -> None:
     """Raise unless ``labels`` are ``count`` integers in range (the range is read only on the CPU: no device sync)."""
     if unusual_tensor(labels) is not None:
         raise ValueError(f"labels must be a dense tensor of integers, got {describe(labels)}")

@@ -93,7 +93,7 @@ class SoftmaxStack(LossStack):
         self.arrays = []
 
     def at(self, logits: Float[Tensor, "T K N"]) -> LossStack:
-        """Log p_y is the logarithm of p_y, unless that is too small for a number."""
+        """log p_y is the logarithm of p_y, unless that is too small for a number."""
         probabilities = torch.softmax(logits, dim=1)
         place = self._place.expand(len(logits), 1, -1)
         log_true = probabilities.gather(1, place).squeeze(1).log_()

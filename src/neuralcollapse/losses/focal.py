@@ -259,7 +259,7 @@ class Focal(LogitLoss):
 
 
 def _odds_and_wrong(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """M (N,) and q (N, K) with q_y = 0."""
+    """m (N,) and q (N, K) with q_y = 0."""
     true = logits.gather(1, labels).squeeze(1)
     log_wrong_softmax = torch.log_softmax(logits.scatter(1, labels, -math.inf), dim=1)
     # log-sum-exp of the wrong logits, read off at the largest of them.
@@ -296,7 +296,7 @@ def _curvature(odds: Tensor, gamma: float) -> Tensor:
 
 
 def _odds_of(probability: float) -> float:
-    """M = log((1-p)/p)."""
+    """m = log((1-p)/p)."""
     return math.log1p(-probability) - math.log(probability) if probability > 0 else math.inf
 
 

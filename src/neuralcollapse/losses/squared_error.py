@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._support.checks import integer
-from .._support.ranges import positive_scale
+from .._support.checks import integer, positive_scale
 from ._base import Linearization, LogitLoss, registry
 from ._stack import LossStack, one_hot
 
@@ -40,7 +39,7 @@ class SquaredErrorLinearization(Linearization):
         return self._weighted(self.residual.clone())
 
     def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """V / N, with weight alpha on the true class."""
+        """v / N, with weight alpha on the true class."""
         return self._weighted(direction)
 
     def _weighted(self, rows: Tensor) -> Tensor:

@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._support.checks import describe, unusual_tensor
-from .._support.ranges import positive_scale
-from ._base import Loss, check_labels, registry
+from .._support.checks import describe, positive_scale, unusual_tensor
+from ._base import Loss, check_target_labels, registry
 
 __all__ = ["ContrastiveLinearization", "SupervisedContrastive"]
 
@@ -92,7 +91,7 @@ class SupervisedContrastive(Loss):
             raise ValueError(f"features must be a dense tensor of real numbers, got {describe(features)}")
         if features.ndim != 2 or not features.is_floating_point():
             raise ValueError(f"features must be floating point of shape (N, d), got {describe(features)}")
-        check_labels(labels, features.shape[0], None)
+        check_target_labels(labels, features.shape[0], None)
         if features.dtype in (torch.float16, torch.bfloat16):
             features = features.float()
         return features, labels.long()

@@ -103,6 +103,8 @@ def as_source(name: str, value: object) -> Source:
             raise TypeError(f"{name} must be a dense tensor of real numbers, got {describe(value)}")
         values: Tensor | np.ndarray = value.detach()
         floating = value.is_floating_point()
+    elif isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise TypeError(f"{name} must have all of its entries, got a masked array; leave out the rows with masked ones")
     elif isinstance(value, np.ndarray):
         values, floating = value, value.dtype.kind == "f" and value.dtype.itemsize <= 8
         if floating and value.flags.writeable and value.dtype.isnative and min(value.strides, default=0) >= 0:
@@ -134,6 +136,8 @@ def as_labels(value: object, rows: int | None = None, device: torch.device | str
         value = np.asarray(value)
         if value.size == 0:
             value = value.astype(np.int64)
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise TypeError("labels must have all of their entries, got a masked array; ignore_label= leaves out samples")
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "iu":
             raise TypeError(f"labels must be integers, got {_describe_array(value)}")
@@ -242,7 +246,7 @@ def all_finite(part: Tensor) -> bool:
     return math.isfinite(float(part.sum())) or bool(torch.isfinite(part).all())
 
 
-def nonfinite_error(source: Source) -> NonFiniteError:
+def nonfinite_error(source: Source, name: str = "features") -> NonFiniteError:
     """The error for features with NaN or infinite entries: how many rows, and the first."""
     bad, first = 0, -1
     step = max(1, (1 << 22) // source.dim)
@@ -258,8 +262,8 @@ def nonfinite_error(source: Source) -> NonFiniteError:
             largest = max(largest, float(part.abs().max()))
     if bad:
         return NonFiniteError(
-            f"features must be finite, but {bad} of {source.rows} rows hold NaN or infinity (the first is row "
+            f"{name} must be finite, but {bad} of {source.rows} rows hold NaN or infinity (the first is row "
             f"{source.number(first)})"
         )
     size = math.floor(math.log10(max(largest, 1e-300)))
-    return NonFiniteError(f"features are too large to square in float64 (magnitude 1e{size}); rescale them")
+    return NonFiniteError(f"{name} are too large to square in float64 (magnitude 1e{size}); rescale them")

@@ -10,7 +10,7 @@ from .accumulators.ranks import gram_bytes
 from .accumulators.second_pass import Task
 from .accumulators.statistics import ClassStatistics
 from .definitions._geometry import Geometry, SampleResults, geometry_of
-from .definitions.nc5_ood import nc5_ood as nc5_of_geometry
+from .definitions.decisions import nc5_ood as nc5_of_geometry
 from .inputs import (
     IGNORED,
     Array,
@@ -220,7 +220,7 @@ def mean_of(features: object, dim: int) -> Tensor:
     for start in range(0, source.rows, step):
         total += source.slice(start, min(start + step, source.rows)).sum(0, dtype=torch.float64).to("cpu")
     if not bool(torch.isfinite(total).all()):
-        raise ValueError(str(nonfinite_error(source)).replace("features", "out_of_distribution", 1))
+        raise ValueError(str(nonfinite_error(source, "out_of_distribution")))
     return total / source.rows
 
 

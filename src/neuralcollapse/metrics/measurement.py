@@ -77,11 +77,12 @@ class Options:
         )
 
     def named(self, report: CollapseReport) -> CollapseReport:
-        """The report with the classes' names, where there are any."""
+        """The report with the classes' names, where there are any: outputs that pad a head keep their numbers."""
         rows = report.per_class
         if self.class_names is None or rows is None or not all(name.isdecimal() for name in rows.names):
             return report
-        names = tuple(self.class_names[int(name)] for name in rows.names)
+        known = dict(enumerate(self.class_names))
+        names = tuple(known.get(int(name), name) for name in rows.names)
         return replace(report, per_class=replace(rows, names=names))
 
 
@@ -198,7 +199,7 @@ class Measurement:
         if kept is not None and features.shape[0] == kept.shape[0]:
             features, targets = features[kept.to(features.device)], targets[kept.to(targets.device)]
         if self._shift:
-            features, targets = features[:, :-1], targets[:, 1:]
+            features, targets = features[..., :-1, :], targets[..., 1:]
         return (
             features.reshape(-1, features.shape[-1]),
             self._targets.checked(targets.reshape(-1), self._classes(width)),
@@ -210,19 +211,19 @@ class Measurement:
         return 2 if width == 1 else self._watch.classifier.outputs
 
     def _shifted(self, features: Tensor, labels: Tensor, again: Again | None) -> bool:
-        if features.ndim != 3 or labels.ndim != 2 or labels.shape[1] < 2:
+        if features.ndim < 3 or labels.shape != features.shape[:-1] or labels.shape[-1] < 2:
             return False
+        layer, note = self._watch.name, SHIFTED
+        shift = is_causal(self._model, layer)
         if self._custom:
-            if is_causal(self._model):
-                self.notes[NOT_SHIFTED] = None
-            return False
-        if again is None:
-            shift = is_causal(self._model)
-        else:
+            shift, note = False, NOT_SHIFTED if shift else None
+        elif again is not None:
             # The model runs once more, with labels: what was caught must not be lost by it.
-            shift = shifts_labels(self._model, again, labels, self._targets.ignored)
-        if shift:
-            self.notes[SHIFTED] = None
+            shift, note = shifts_labels(self._model, layer, again, labels, self._targets.ignored)
+        elif not shift:
+            note = None
+        if note is not None:
+            self.notes[note] = None
         return shift
 
     # the head -----------------------------------------------------------------------------------------------

@@ -80,6 +80,8 @@ class Shares:
     def __init__(self, loader: object):
         self._samples = self._batches = 0
         sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
+        if isinstance(inner := getattr(batches, "sampler", None), DistributedSampler):
+            sampler = inner  # of a loader that was given its batches
         self._total: int | None = None
         self._stride = self._rank = 1
         self._size: int | None = None

@@ -1,7 +1,7 @@
 """Class statistics as a ``torchmetrics.Metric``."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -110,6 +110,15 @@ class NeuralCollapse(Metric):
         )
         result.set_state(self._state())
         return result
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:
+        """Move the sums where ``fn`` does, and keep their type: a module in half precision holds its metrics, too."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            found = fn(tensor)
+            return found if found.dtype == tensor.dtype else tensor.to(found.device)
+
+        return super()._apply(moved, exclude_state)
 
     def _state(self) -> dict[str, Tensor]:
         return {name: getattr(self, PREFIX + name) for name in self._names}

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from .._support.checks import describe, integer
-from .._support.memory import check_room
+from .._support.machine import check_room
 
 __all__ = ["Init", "initialise", "kaiming_uniform_rows", "seeded"]
 

@@ -8,8 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from .._support.checks import describe, integer
-from .._support.ranges import LARGEST_WIDTH
+from .._support.checks import LARGEST_WIDTH, describe, integer
 
 __all__ = ["ResidualEncoder", "Shape", "residual_shape"]
 

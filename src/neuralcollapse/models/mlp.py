@@ -2,8 +2,7 @@
 
 from torch import Tensor, nn
 
-from .._support.checks import describe, integer
-from .._support.ranges import LARGEST_DEPTH, LARGEST_WIDTH
+from .._support.checks import LARGEST_DEPTH, LARGEST_WIDTH, describe, integer
 from ._classifier import Classifier, assemble, nets
 from ._initialise import Init
 

@@ -6,8 +6,7 @@ geometric paper uses even on 32x32 images). ``feature_dim`` d changes the last b
 convolution gets d outputs.
 """
 
-from .._support.checks import integer
-from .._support.ranges import LARGEST_WIDTH
+from .._support.checks import LARGEST_WIDTH, integer
 from ._classifier import Classifier, assemble, nets
 from ._initialise import Init
 from ._residual import Kind, ResidualEncoder, residual_shape

@@ -4,8 +4,7 @@
 layers) whatever the width: the paper's {.25, .5, 1, 2}. The other arguments are those of :mod:`.resnet`.
 """
 
-from .._support.checks import real
-from .._support.ranges import LARGEST_WIDTH
+from .._support.checks import LARGEST_WIDTH, real
 from ._classifier import Classifier, assemble, nets
 from ._initialise import Init
 from ._residual import Kind, ResidualEncoder, residual_shape

@@ -49,6 +49,9 @@ class Study(ABC):
     variation: Variation | None = None
     """Set by :meth:`vary`: what is not as the study has it."""
 
+    def __repr__(self) -> str:
+        return f"Study({self.name!r})"
+
     @property
     def paper(self) -> str:
         """The paper's short name."""

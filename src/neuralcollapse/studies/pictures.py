@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from .._support.axes import plain_decimals, whole_epochs
 from .._support.files import write_bytes
-from .._support.specs import Spec
+from .._support.registry import Spec
 from .._support.theme import (
     BLUE,
     GREEN,
@@ -27,7 +26,9 @@ from .._support.theme import (
     class_colour,
     look_of,
     number,
+    plain_decimals,
     series_mark,
+    whole_epochs,
 )
 from .._support.theme import series_colour as colour
 

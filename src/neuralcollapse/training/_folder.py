@@ -10,12 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from .._support.digests import damaged, digest, digests, sealed, unsealed
-from .._support.files import json_text, write_bytes, write_json, write_text
+from .._support.files import damaged, digest, digests, json_text, sealed, unsealed, write_bytes, write_json, write_text
 from ..data import DataSet
-from ._engine import Engine
 from ._errors import writing
 from ._state import Checkpoint, latest, tensors_bytes, write_checkpoint, write_tensors
+from ._trainer import Trainer
 from .run import changed_environment, describe_data, describe_environment
 
 __all__ = ["RunFolder", "finished"]
@@ -43,14 +42,14 @@ class RunFolder:
     """The run directory while the run goes on; only the leading process writes."""
 
     folder: Path
-    engine: Engine
+    trainer: Trainer
     keep: int
     every: float | int
     best: dict[str, Any] = field(default_factory=dict)
     best_digest: str | None = None
     """Checksum of ``best.safetensors``."""
     written: int = 0
-    """Bytes of ``metrics.jsonl`` that belong to the state of the engine."""
+    """Bytes of ``metrics.jsonl`` that belong to the state of the trainer."""
     last: float = field(default_factory=time.monotonic)
 
     @property
@@ -62,22 +61,22 @@ class RunFolder:
         return self.folder / "metrics.jsonl"
 
     def start(self, data: DataSet) -> None:
-        if not self.engine.team.leads:
+        if not self.trainer.team.leads:
             return
         with writing(self.folder):
             write_json(self.folder / "environment.json", self._environment())
             write_json(self.folder / "data.json", describe_data(data))
             write_text(self.metrics, "")
-            write_text(self.folder / "plan.json", self.engine.plan.to_json() + "\n")
+            write_text(self.folder / "plan.json", self.trainer.plan.to_json() + "\n")
 
     def _environment(self) -> dict[str, Any]:
-        engine = self.engine
-        return describe_environment(engine.device, engine.team.size, engine.plan.batch_size)
+        trainer = self.trainer
+        return describe_environment(trainer.device, trainer.team.size, trainer.plan.batch_size)
 
     def mend(self, data: DataSet, say: Callable[[str], None]) -> None:
         """Write anew what a run to go on with should hold and does not, and say what is not as it was."""
         with writing(self.folder):
-            texts = {"plan.json": self.engine.plan.to_json() + "\n", "data.json": json_text(describe_data(data))}
+            texts = {"plan.json": self.trainer.plan.to_json() + "\n", "data.json": json_text(describe_data(data))}
             for name, text in texts.items():
                 if not (self.folder / name).is_file() or (self.folder / name).read_bytes() != text.encode():
                     say(f"{self.folder / name} was damaged: written again")
@@ -114,15 +113,15 @@ class RunFolder:
 
     def restore(self, say: Callable[[str], None]) -> None:
         """Go back to the last whole checkpoint and forget what was written after it."""
-        tell = say if self.engine.team.leads else lambda line: None
+        tell = say if self.trainer.team.leads else lambda line: None
         found = latest(self.checkpoints, tell, self._fault)
-        self.engine.team.wait()  # nobody cuts the file before everybody has looked
+        self.trainer.team.wait()  # nobody cuts the file before everybody has looked
         if found is not None:
-            self.engine.restore(found.state, found.epoch, found.step)
+            self.trainer.restore(found.state, found.epoch, found.step)
             self.best, self.best_digest = found.state["best"], found.state.get("best_digest")
             self.written = found.state["metrics_bytes"]
-        where = f"epoch {self.engine.epoch}, step {self.engine.step}" if found else "the start"
-        if self.engine.team.leads:
+        where = f"epoch {self.trainer.epoch}, step {self.trainer.step}" if found else "the start"
+        if self.trainer.team.leads:
             for leftover in self.checkpoints.glob(".*.tmp"):
                 leftover.unlink(missing_ok=True)
             with writing(self.folder), self.metrics.open("ab") as file:
@@ -134,7 +133,7 @@ class RunFolder:
             say(f"going on from {where}")
 
     def add(self, rows: list[dict[str, Any]]) -> None:
-        if not self.engine.team.leads:
+        if not self.trainer.team.leads:
             return
         content = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
         with writing(self.folder), self.metrics.open("ab") as file:
@@ -146,11 +145,11 @@ class RunFolder:
     def keep_best(self, accuracy: float) -> None:
         """Keep the model if it is the best on the validation set so far."""
         if not self.best or accuracy > self.best["accuracy"]:
-            self.best = {"epoch": self.engine.epoch, "accuracy": accuracy}
+            self.best = {"epoch": self.trainer.epoch, "accuracy": accuracy}
 
     def checkpoint(self) -> None:
         self.last = time.monotonic()
-        if not self.engine.team.leads:
+        if not self.trainer.team.leads:
             return
         lines = self._first_bytes(self.written)
         new_best = self._best_is_here()
@@ -158,9 +157,9 @@ class RunFolder:
         if new_best:
             self.best_digest = digest(best)
         facts = {"metrics_bytes": self.written, "metrics_digest": digest(lines)}
-        state = {**self.engine.state(), **facts, "best": self.best, "best_digest": self.best_digest}
+        state = {**self.trainer.state(), **facts, "best": self.best, "best_digest": self.best_digest}
         with writing(self.folder):
-            write_checkpoint(self.checkpoints, Checkpoint(self.engine.epoch, self.engine.step, state), self.keep)
+            write_checkpoint(self.checkpoints, Checkpoint(self.trainer.epoch, self.trainer.step, state), self.keep)
             if new_best:  # after the checkpoint, from which a killed run can write it again
                 write_bytes(self._best_file, best)
 
@@ -174,13 +173,13 @@ class RunFolder:
 
     def _best_is_here(self) -> bool:
         """Whether the weights of this moment are the best so far."""
-        return bool(self.best) and (self.best["epoch"], 0) == (self.engine.epoch, self.engine.step)
+        return bool(self.best) and (self.best["epoch"], 0) == (self.trainer.epoch, self.trainer.step)
 
     def _weights(self) -> dict[str, Tensor]:
-        return {name: tensor.cpu().contiguous() for name, tensor in self.engine.model.state_dict().items()}
+        return {name: tensor.cpu().contiguous() for name, tensor in self.trainer.model.state_dict().items()}
 
     def finish(self, summary: dict[str, Any]) -> None:
-        if self.engine.team.leads:
+        if self.trainer.team.leads:
             with writing(self.folder):
                 write_tensors(self.folder / "model.safetensors", self._weights())
             names = [

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from .. import losses
-from .._support.specs import Spec
+from .._support.registry import Spec
 from ..models import Classifier
 from ._distributed import Team, gathered
 from .plan import Plan

@@ -14,8 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from .._support.digests import digest
-from .._support.files import write_bytes, write_text
+from .._support.files import digest, write_bytes, write_text
 
 __all__ = [
     "Checkpoint",

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 
 from .._support.checks import flag, integer, real
-from .._support.locks import locked
+from .._support.files import locked
 from ..data import DataSet, Split, load
 from ._distributed import Team, team, with_synchronised_batch_norm
-from ._engine import Engine, Progress
 from ._errors import writing
 from ._folder import RunFolder, finished
 from ._measure import features_of, measure_split
 from ._state import write_tensors
+from ._trainer import Progress, Trainer
 from .matching import compare_with_theory
 from .plan import Plan
 from .run import Run, net_of
@@ -82,16 +82,16 @@ def train(
         model.to(device)
         if plan.channels_last:
             model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-        engine = Engine(plan, model, data, processes, device)
-        files = RunFolder(folder, engine, keep, checkpoint_seconds)
+        trainer = Trainer(plan, model, data, processes, device)
+        files = RunFolder(folder, trainer, keep, checkpoint_seconds)
         if going_on:
             processes.first(lambda: files.mend(data, say))
             files.restore(say)
         else:
             files.start(data)
         processes.wait()
-        _run(engine, files, on_step, on_measure)
-        _finish(engine, files, save_features)
+        _run(trainer, files, on_step, on_measure)
+        _finish(trainer, files, save_features)
         processes.wait()
     return Run(folder)
 
@@ -146,23 +146,23 @@ def _check_shares(plan: Plan, size: int, processes: Team) -> None:
 
 
 def _run(
-    engine: Engine,
+    trainer: Trainer,
     files: RunFolder,
     on_step: Callable[[Progress], None] | None,
     on_measure: Callable[[dict[str, Any]], None] | None,
 ) -> None:
-    wanted = measured_epochs(engine.plan)
+    wanted = measured_epochs(trainer.plan)
 
     def after_step(progress: Progress) -> None:
         if on_step is not None:
             on_step(progress)
-        if engine.step < engine.steps:
+        if trainer.step < trainer.steps:
             files.checkpoint_when_due()
 
-    while engine.epoch < engine.plan.epochs:
-        engine.run_epoch(after_step)
-        if engine.epoch in wanted:
-            rows = _measure_all(engine)
+    while trainer.epoch < trainer.plan.epochs:
+        trainer.run_epoch(after_step)
+        if trainer.epoch in wanted:
+            rows = _measure_all(trainer)
             files.add(rows)
             for row in rows:
                 if row["split"] == "validation":
@@ -174,11 +174,11 @@ def _run(
             files.checkpoint_when_due()
 
 
-def _measure_all(engine: Engine) -> list[dict[str, Any]]:
+def _measure_all(trainer: Trainer) -> list[dict[str, Any]]:
     rows = []
-    for name, split in _splits(engine.data).items():
-        values = measure_split(engine.plan, engine.model, split, engine.team, engine.device)
-        rows.append({"epoch": engine.epoch, "split": name, **values})
+    for name, split in _splits(trainer.data).items():
+        values = measure_split(trainer.plan, trainer.model, split, trainer.team, trainer.device)
+        rows.append({"epoch": trainer.epoch, "split": name, **values})
     return rows
 
 
@@ -188,24 +188,24 @@ def _splits(data: DataSet) -> dict[str, Split]:
 
 
 @torch.no_grad()
-def _finish(engine: Engine, files: RunFolder, save_features: bool) -> None:
+def _finish(trainer: Trainer, files: RunFolder, save_features: bool) -> None:
     """Write the final model, the comparison with the theory and, on request, the features; then ``done.json``."""
-    if not engine.team.leads:
+    if not trainer.team.leads:
         return
-    engine.model.eval()
-    summary: dict[str, Any] = {"epochs": engine.epoch, "best": files.best or None}
-    needed = {"train": engine.data.train} if engine.plan.decay_on == "features" else {}
+    trainer.model.eval()
+    summary: dict[str, Any] = {"epochs": trainer.epoch, "best": files.best or None}
+    needed = {"train": trainer.data.train} if trainer.plan.decay_on == "features" else {}
     if save_features:
-        needed = {"train": engine.data.train, "test": engine.data.test}
+        needed = {"train": trainer.data.train, "test": trainer.data.test}
     for name, split in needed.items():
-        batches = list(features_of(engine.plan, engine.model, split, Team(), engine.device))
+        batches = list(features_of(trainer.plan, trainer.model, split, Team(), trainer.device))
         features, logits, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
-        if name == "train" and engine.plan.decay_on == "features":
-            summary["theory"] = compare_with_theory(engine.plan, engine.model, features, logits, labels)
+        if name == "train" and trainer.plan.decay_on == "features":
+            summary["theory"] = compare_with_theory(trainer.plan, trainer.model, features, logits, labels)
         if save_features:
-            arrays = {"features": features, "labels": labels, "weight": engine.model.head.weight.detach()}
-            if engine.model.head.bias is not None:
-                arrays["bias"] = engine.model.head.bias.detach()
+            arrays = {"features": features, "labels": labels, "weight": trainer.model.head.weight.detach()}
+            if trainer.model.head.bias is not None:
+                arrays["bias"] = trainer.model.head.bias.detach()
             with writing(files.folder):
                 arrays = {key: value.cpu().contiguous() for key, value in arrays.items()}
                 write_tensors(files.folder / f"features-{name}.safetensors", arrays)

@@ -11,7 +11,7 @@ from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 from .._support.checks import describe, flag, integer, real
 from .._support.registry import Registry
 
-__all__ = ["BatchLBFGS", "RiemannianSGD", "create_optimizer", "optimizers"]
+__all__ = ["RiemannianSGD", "WholeBatchLBFGS", "create_optimizer", "optimizers"]
 
 Groups = list[dict[str, Any]]
 
@@ -83,7 +83,7 @@ def lbfgs(
     if statistics not in ("step", "evaluation"):
         raise ValueError(f"statistics must be step or evaluation, got {describe(statistics)}")
     parameters = [parameter for group in groups for parameter in group["params"]]
-    optimizer = BatchLBFGS(
+    optimizer = WholeBatchLBFGS(
         parameters,
         lr=learning_rate,
         max_iter=integer("iterations", iterations, minimum=1),
@@ -95,7 +95,7 @@ def lbfgs(
     return optimizer
 
 
-class BatchLBFGS(LBFGS):
+class WholeBatchLBFGS(LBFGS):
     """PyTorch's L-BFGS and what a loop over batches does with it."""
 
     keeps_history = False

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .. import losses
-from .._support.checks import describe
-from .._support.ranges import LARGEST_COUNT, LARGEST_WIDTH
+from .._support.checks import LARGEST_COUNT, LARGEST_WIDTH, describe
 from ..data import RandomLabels, profiles, sources
 from ..metrics import METRICS
 from ..models import Init, heads, nets

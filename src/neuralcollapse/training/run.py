@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from .._support.checks import describe
-from .._support.digests import unsealed
+from .._support.files import unsealed
 from ..data import DataSet
 from ..models import Classifier, create
 from .plan import Plan

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from .._support.checks import integer
-from .._support.memory import check_room
+from .._support.machine import check_room
 from .._support.model_fields import LARGEST, MODEL_FIELDS, ModelField
 from .._support.registry import Registry
 from .._support.tensor_checks import finite_tensor

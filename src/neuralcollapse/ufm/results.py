@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import torch
 from torch import Tensor
 
-from .._support.axes import plain_decimals
-from .._support.digests import damaged, digests, sealed, unsealed
-from .._support.files import write_json, write_text
+from .._support.files import damaged, digests, sealed, unsealed, write_json, write_text
 from .._support.tensors import read_tensors, write_tensors
-from .._support.theme import BLUE
+from .._support.theme import BLUE, plain_decimals
 from .point import Point, load_point, save_point
 from .problem import Problem
 

@@ -12,7 +12,7 @@ from .problem import Problem, ProblemLinearization
 from .results import GLOBAL_MINIMUM, NOT_CRITICAL, STRICT_SADDLE, UNDECIDED, Certificate
 from .spectrum import smallest_eigenpair
 
-__all__ = ["Evidence", "judge", "proved_minimum", "unless_convex", "value_scale"]
+__all__ = ["PointEvidence", "judge", "proved_minimum", "unless_convex", "value_scale"]
 
 CRITICAL = 1e-7
 """A gradient below this share of its natural scale counts as zero."""
@@ -24,7 +24,7 @@ ROUNDING = 1e-15
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PointEvidence:
     """What a model knows of a point before its curvature is looked at."""
 
     lower_bound: float
@@ -58,7 +58,7 @@ def unless_convex(loss: LogitLoss) -> str:
 
 
 def judge(
-    problem: Problem, point: Point, state: ProblemLinearization, evidence: Evidence, tolerance: float
+    problem: Problem, point: Point, state: ProblemLinearization, evidence: PointEvidence, tolerance: float
 ) -> Certificate:
     """Global if the gap is within tolerance; else by gradient; else by curvature."""
     value, gap = state.value, state.value - evidence.lower_bound
@@ -115,7 +115,7 @@ def _descends(problem: Problem, point: Point, direction: Point, value: float) ->
 
 
 def _steepest(
-    problem: Problem, point: Point, state: ProblemLinearization, evidence: Evidence
+    problem: Problem, point: Point, state: ProblemLinearization, evidence: PointEvidence
 ) -> tuple[Point, float, str, bool]:
     """The first construction with clearly negative curvature, else the smallest Hessian eigenpair."""
     for candidate in evidence.directions:

@@ -52,7 +52,7 @@ def place_of_a_mean(page):
     )
 
 
-FIRST = "() => { const v = window.collapseView; return Array.from(v.descent.point.H.slice(0, v.problem.dim)); }"
+FIRST = "() => { const v = window.collapseView; return Array.from(v.run.descent.point.H.slice(0, v.run.problem.dim)); }"
 
 
 def paused(page):

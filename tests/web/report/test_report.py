@@ -172,7 +172,14 @@ def test_numbers_are_for_people():
     values = [0.0, -0.5, 1e-9, 123456.0, 2_000_000, True, float("nan"), [1, 2], None, 1 / 3]
     expected = ["0", "−0.5", "1×10⁻⁹", "1.235×10⁵", "2,000,000", "yes", "–", "1, 2", "–", "0.3333"]
     assert [shown(value) for value in values] == expected
-    assert [duration(seconds) for seconds in (None, 0.21, 40, 90, 7200)] == ["–", "0.2 s", "40 s", "1.5 min", "2.0 h"]
+    assert [duration(seconds) for seconds in (None, 0.21, 5, 40, 90, 7200)] == [
+        "–",
+        "0.2 s",
+        "5.0 s",
+        "40 s",
+        "1.5 min",
+        "2.0 h",
+    ]
 
 
 def test_tables_take_rows_of_different_columns():

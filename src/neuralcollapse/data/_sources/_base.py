@@ -168,7 +168,7 @@ def _interpolation(side: int, size: int) -> np.ndarray:
     return matrix
 
 
-def check_labels(where: Path, labels: np.ndarray, num_classes: int) -> np.ndarray:
+def check_stored_labels(where: Path, labels: np.ndarray, num_classes: int) -> np.ndarray:
     """``labels`` as int64 if all are classes."""
     if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < num_classes):
         worst = int(labels.max()) if int(labels.max()) >= num_classes else int(labels.min())

@@ -9,7 +9,7 @@ import numpy as np
 from ..._support.checks import describe
 from .._errors import DataError
 from .._formats.cifar import read_binary_batch, read_names, read_pickle_batch
-from ._base import Arrays, Download, ImageSource, OfficialFile, check_labels, sources
+from ._base import Arrays, Download, ImageSource, OfficialFile, check_stored_labels, sources
 
 __all__ = ["CIFAR10", "CIFAR100", "Layout"]
 
@@ -90,7 +90,7 @@ class _CIFAR(ImageSource):
             images, labels = read_binary_batch(path, self.label_bytes)
         else:
             images, labels = read_pickle_batch(path, self.label_key)
-        return images, check_labels(path, labels, self.num_classes)
+        return images, check_stored_labels(path, labels, self.num_classes)
 
 
 def _members(folder: str, files: dict[str, str]) -> tuple[OfficialFile, ...]:

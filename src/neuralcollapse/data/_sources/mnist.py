@@ -8,7 +8,7 @@ import numpy as np
 
 from .._errors import DataError
 from .._formats.idx import read_idx
-from ._base import Arrays, Download, ImageSource, OfficialFile, check_labels, sources
+from ._base import Arrays, Download, ImageSource, OfficialFile, check_stored_labels, sources
 
 __all__ = ["MNIST", "FashionMNIST"]
 
@@ -48,7 +48,7 @@ class _IDXSource(ImageSource):
             raise DataError(f"{image_path}: {len(images)} images, but {label_path.name} has {len(labels)} labels")
         if images.shape[1:] != self.image_shape[1:]:
             raise DataError(f"{image_path}: images have shape {images.shape[1:]}, expected {self.image_shape[1:]}")
-        return images[:, None], check_labels(label_path, labels, self.num_classes)
+        return images[:, None], check_stored_labels(label_path, labels, self.num_classes)
 
 
 STEMS = (

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from ..._support.checks import integer, real
-from ..._support.memory import check_room
+from ..._support.machine import check_room
 from ...frames import simplex_etf
 from ._base import Arrays, Source, sources
 

@@ -139,7 +139,7 @@ class Chunk:
 
     @cached_property
     def difference(self) -> Float[Tensor, "n d"]:
-        """H - m_y."""
+        """h - m_y."""
         if self._room is None:
             result = self._look.centre.index_select(0, self.labels)
         else:
@@ -154,7 +154,7 @@ class Chunk:
 
     @cached_property
     def centred(self) -> Float[Tensor, "n d"]:
-        """H - h_G."""
+        """h - h_G."""
         return (self._features - self._look.origin) - self._look.origin_rest
 
     @cached_property

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ..._support.threads import torch_threads
+from ..._support.machine import torch_threads
 from ..definitions._geometry import Geometry
 from ..inputs import Source, all_finite, nonfinite_error
 from .moments import chunk_rows

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from scipy.linalg import get_lapack_funcs
+from scipy.linalg.blas import dsymv
 from torch import Tensor
 
 from .look import Chunk, Look
 from .processes import gather_rows, rank_of, sum_over, world_of
-from .scatter import add_gram, symmetric
+from .scatter import add_gram
 
 __all__ = ["Ranks", "gram_bytes", "rank_of_class"]
 
@@ -45,7 +46,7 @@ def rank_of_class(centred: Float[Tensor, "n d"], mean: Float[Tensor, " d"]) -> f
         scatter = torch.zeros(dim, dim, dtype=torch.float64, device=centred.device)
         for start in range(0, count, 1024):
             add_gram(scatter, centred[start : start + 1024])
-        return _rank_of_split_gram(symmetric(scatter).to("cpu"), count**0.5 * mean.to("cpu"), exact)
+        return _rank_of_split_gram(scatter.to("cpu"), count**0.5 * mean.to("cpu"), exact)
     length = mean.square().sum().sqrt()
     direction = mean / length if float(length) > 0 else torch.zeros_like(mean)
     along = (centred @ direction.to(centred.dtype)).to(torch.float64)
@@ -53,13 +54,14 @@ def rank_of_class(centred: Float[Tensor, "n d"], mean: Float[Tensor, " d"]) -> f
     across = torch.zeros(count, count, dtype=torch.float64, device=centred.device)
     for start in range(0, dim, 1024):
         add_gram(across, centred[:, start : start + 1024].T)
-    small = (symmetric(across) - torch.outer(along, along)).to("cpu")
-    return _rank_of_split_gram(small, (length + along).to("cpu"), exact)
+    across.addr_(along, along, alpha=-1)
+    return _rank_of_split_gram(across.to("cpu"), (length + along).to("cpu"), exact)
 
 
 def _rank_of_split_gram(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"], exact: bool = True) -> float | None:
     """(sum of square roots of eigenvalues)^2 / (sum of eigenvalues) of small + vector vector'.
 
+    Of the symmetric ``small`` only the diagonal and what is above it are read, and may be overwritten.
     The vector is reflected on the first axis and ``small`` made tridiagonal by turns that leave that axis alone, so
     the large term stays one entry and takes no digits from the others. ``None`` where ``small`` is not ``exact`` and
     its small eigenvalues count.
@@ -89,22 +91,26 @@ def _rank_of_split_gram(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"]
 
 
 def _turned(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"], energy: float) -> Float[Tensor, "s s"]:
-    """P small P, with P the reflection that takes the vector to the first axis."""
+    """P small P on and above the diagonal, with P the reflection that takes the vector to the first axis."""
     if energy == 0.0:
         return small
     axis = vector / energy**0.5
     axis[0] += 1.0 if float(axis[0]) >= 0 else -1.0
     axis /= axis.square().sum().sqrt()
-    product = small @ axis
+    # The transpose is in the order of LAPACK, where what is above the diagonal is below it.
+    product = torch.from_numpy(dsymv(1.0, small.numpy().T, axis.numpy(), lower=1))
     product = 2 * (product - (axis @ product) * axis)
-    return torch.addmm(small, torch.stack([axis, product], 1), torch.stack([product, axis]), alpha=-1)
+    return small.addmm_(torch.stack([axis, product], 1), torch.stack([product, axis]), alpha=-1)
 
 
 def _tridiagonal(matrix: Float[Tensor, "s s"], single: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Diagonal and off-diagonal of a tridiagonal matrix with the same eigenvalues and the same first axis."""
+    """Diagonal and off-diagonal of a tridiagonal matrix with the same eigenvalues and the same first axis.
+
+    Only the diagonal and what is above it are read.
+    """
     array = matrix.to(torch.float32).numpy() if single else matrix.numpy()
     (reduce,) = get_lapack_funcs(("sytrd",), (array,))
-    # Symmetric, so the transpose is the same matrix, in the order that LAPACK overwrites.
+    # The transpose is in the order that LAPACK overwrites.
     _, diagonal, beside, _, _ = reduce(array.T, lower=1, lwork=32 * array.shape[0])
     return diagonal.astype(np.float64), beside.astype(np.float64)
 
@@ -171,7 +177,7 @@ class Ranks:
             origin = look.centre[label].to("cpu", torch.float64)
             if self._tall[label]:
                 rest = look.error_of(label)
-                gram = symmetric(self._grams[label].to("cpu")) - counts[label] * torch.outer(rest, rest)
+                gram = self._grams[label].to("cpu") - counts[label] * torch.outer(rest, rest)
                 found = _rank_of_split_gram(gram, counts[label] ** 0.5 * (origin + rest))
             else:
                 found = rank_of_class(torch.cat(self._rows[label]).to("cpu"), origin)

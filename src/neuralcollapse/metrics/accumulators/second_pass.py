@@ -282,11 +282,13 @@ class SecondPass:
         """Whether products in float32 are enough for what was collected."""
         if "scatter" not in self._sums:
             return True
-        scatter, task = self.results().scatter, self._attached()
-        if scatter is None or "projection" in task.needs or "projection" not in task.metric_needs:
-            return scatter is not None and well_conditioned(scatter)
-        spectrum = task.geometry.spectrum
-        return enough_for_nc1(scatter, spectrum.directions, spectrum.values)
+        task = self._attached()
+        if "projection" in task.needs or "projection" not in task.metric_needs:
+            look, seen = self._ready(torch.device("cpu")), self._sums["spread"].seen
+            upper = self._sums["scatter"].state()["scatter"]
+            return well_conditioned(look.exact_scatter(upper, seen, float(self.class_squares().sum())))
+        scatter, spectrum = self.results().scatter, task.geometry.spectrum
+        return scatter is not None and enough_for_nc1(scatter, spectrum.directions, spectrum.values)
 
     def report(
         self,

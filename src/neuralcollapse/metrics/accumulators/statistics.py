@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..._support.checks import describe, integer
-from ..._support.memory import available_memory
+from ..._support.machine import available_memory
 from ..._support.tensor_checks import device as as_device
 from ..._support.tensors import read_tensors, write_tensors
 from ..inputs import (

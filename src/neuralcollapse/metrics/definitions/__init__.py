@@ -1,4 +1,4 @@
-"""One file per metric (or per family that shares its arithmetic); each registers itself."""
+"""Metrics, one file an idea; each file registers what it defines."""
 
 from ..._support.registry import load_entries
 

@@ -113,7 +113,7 @@ class Geometry:
 
     @property
     def dim(self) -> int:
-        """D."""
+        """d."""
         return self.centred.shape[1]
 
     @property

@@ -18,7 +18,7 @@ from torch import Tensor
 from ._geometry import Geometry, NotApplicableError
 from ._pairs import Rows
 from ._registry import define
-from .cdnv import ClassDistances
+from .variability import ClassDistances
 
 PAPER = "this package (unbiased pieces of {})"
 AT_RANDOM = "no value, or a large one: without structure the true distance between classes is zero"

@@ -1,6 +1,8 @@
-"""NC2 and NC3 for any number of classes: uniform directions of the means, and rows along them.
+"""NC2 and NC3 for any number of classes: uniform directions, distances from the others' hull, rows along the means.
 
-These need no simplex ETF, so they also speak where K > d+1 (language models).
+These need no simplex ETF, so they also speak where K > d+1 (language models). There the directions at collapse form a
+softmax code, the unit vectors with the largest distance of one from the convex hull of the others;
+``frames.known_code_distance(K, d)`` has that distance where it is known (K/(K-1) for K <= d+1, 1 up to K = 2d).
 """
 
 import math
@@ -9,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...frames import one_vs_rest
 from ._geometry import Geometry, NotApplicableError
 from ._pairs import PairSum, Rows, Tile
 from ._registry import define
@@ -115,3 +118,40 @@ def nc3_cosine_variation(geometry: Geometry) -> float:
     if mean == 0.0:
         raise NotApplicableError("the mean cosine is zero, so it has no coefficient of variation")
     return float(apart.std(correction=0)) / abs(mean)
+
+
+PAPER_HULL = "Jiang et al. 2023 (GNC2)"
+HULL_DISTANCE = "min over k of the distance of x_k from the convex hull of the other x_j, x_k the unit {}"
+
+
+@define(
+    "one_vs_rest_weight",
+    property="NC2 geometry",
+    definition=HULL_DISTANCE.format("rows of W"),
+    paper=PAPER_HULL,
+    better="higher",
+    highest=2.0,
+    at_collapse=lambda num_classes: num_classes / (num_classes - 1),
+    at_random="about 1 for a normal classifier with d far above K, towards 0 for K far above d",
+    needs=("weight",),
+    core=False,
+)
+def one_vs_rest_weight(geometry: Geometry) -> float:
+    """The certified distance; at collapse K/(K-1) for K <= d+1, less for more classes."""
+    return one_vs_rest(unit_rows(geometry.require_weight())).smallest
+
+
+@define(
+    "one_vs_rest_means",
+    property="NC2 geometry",
+    definition=HULL_DISTANCE.format("centred class means"),
+    paper=PAPER_HULL,
+    better="higher",
+    highest=2.0,
+    at_collapse=lambda num_classes: num_classes / (num_classes - 1),
+    at_random="about 1 for normal features with d far above K, towards 0 for K far above d",
+    core=False,
+)
+def one_vs_rest_means(geometry: Geometry) -> float:
+    """The same of the centred class means."""
+    return one_vs_rest(unit_rows(geometry.require_means())).smallest

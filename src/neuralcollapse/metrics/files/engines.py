@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from ..._support.checks import integer
-from ..._support.processes import worker_pool
+from ..._support.machine import worker_pool
 from .shards import Shard
 
 __all__ = ["Engine", "Progress", "in_order", "reported", "worker_count"]

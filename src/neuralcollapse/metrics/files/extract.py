@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, integer
-from ..._support.digests import sealed, unsealed
-from ..._support.files import write_json
-from ..._support.locks import locked
+from ..._support.files import locked, sealed, unsealed, write_json
 from ..._support.tensors import read_tensors, write_tensors
 from ..hooks.batches import BatchReader, Forward, LabelsOf
 from ..hooks.run import BATCH, Run, check_model

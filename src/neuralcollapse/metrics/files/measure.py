@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..._support.checks import describe, integer
-from ..._support.locks import locked
+from ..._support.files import locked
 from ..accumulators.second_pass import SecondPass
 from ..accumulators.statistics import ClassStatistics
 from ..inputs import IGNORED, Array, as_classifier, as_labels, as_source, class_count

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..._support.checks import describe
 from .heads import unwrapped
 
-__all__ = ["BatchReader", "Forward", "LabelsOf", "to_device"]
+__all__ = ["LABELS", "BatchReader", "Forward", "LabelsOf", "to_device"]
 
 Forward = Callable[[nn.Module, Any], Any]
 """Runs the model on a batch and returns the labels."""

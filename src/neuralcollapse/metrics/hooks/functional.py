@@ -98,7 +98,9 @@ class FunctionalHead(TorchFunctionMode):
                 assert features is not None
                 assert weight is not None
                 assert made is not None
-                self._kept = Product(features.clone(), weight, bias, made)  # what comes later may write over them
+                self._kept = Product(
+                    features.clone(), weight, bias, made.clone()
+                )  # what comes later may write over them
         return result
 
     def start(self) -> None:
@@ -140,7 +142,7 @@ class _Search(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         for product in _readings(func, args, kwargs or {}, result):
             if product.result.ndim >= 2:
-                self._latest.append((len(self.storages), product.result.detach()))
+                self._latest.append((len(self.storages), product.result.detach().clone()))
             self.storages.append(_storage(product.weight))
         return result
 

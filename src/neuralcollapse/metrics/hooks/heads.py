@@ -65,6 +65,10 @@ def module_of(model: nn.Module, name: object) -> nn.Module:
     modules = {plain_name(known): module for known, module in model.named_modules()}
     if isinstance(name, str):
         for spelling in (plain_name(name), plain_name(name).removeprefix("module.")):
+            if isinstance(modules.get(spelling), torch.jit.ScriptModule):
+                raise TypeError(
+                    f"layer {spelling!r} is a scripted module, which takes no hooks; put back what it was made from"
+                )
             if spelling in modules:
                 return modules[spelling]
     raise unknown_name("layer", name, [known for known in modules if known])
@@ -107,6 +111,8 @@ def is_pointwise(module: nn.Module) -> bool:
 
 def can_classify(module: nn.Module) -> bool:
     """Whether a module can be a classifier by its form."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return False
     if isinstance(module, nn.Linear) or is_pointwise(module) or _is_adapted(module) or _is_quantised(module):
         return True
     if isinstance(module, nn.Embedding | nn.EmbeddingBag | nn.RNNBase | nn.RNNCellBase | nn.MultiheadAttention):

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
 from ..precision import coarser, computed_in
-from .align import SHIFTED, shifts_labels
+from .align import shifts_labels
 from .heads import plain_name
 from .observer import first_tensor
 from .targets import Targets
@@ -121,10 +121,12 @@ class LayerRows:
     def look(self, model: nn.Module, labels: Any, again: Any, caught: dict[str, Tensor]) -> None:
         """In the first batch: whether the model's loss shifts the labels."""
         raw = self._targets.tensor(labels)
-        tokens = raw.ndim == 2 and raw.shape[1] > 1 and any(x.shape[:-1] == raw.shape for x in caught.values())
-        if tokens and not raw.is_floating_point() and shifts_labels(model, again, raw, self._targets.ignored):
-            self._shift = True
-            self.notes.append(SHIFTED)
+        named = [name for name, x in caught.items() if raw.ndim > 1 and x.shape[:-1] == raw.shape]
+        if not named or raw.shape[-1] < 2 or raw.is_floating_point():
+            return
+        self._shift, note = shifts_labels(model, named[-1], again, raw, self._targets.ignored)
+        if note is not None:
+            self.notes.append(note)
 
     def of(self, features: Tensor, labels: Any, name: str, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The rows of one batch; ``own`` are the samples that no other process has, where some are repeated."""
@@ -145,6 +147,6 @@ class LayerRows:
         if own is not None and features.shape[0] == own.shape[0]:
             features, raw = features[own.to(features.device)], raw[own.to(raw.device)]
         if self._shift:
-            features, raw = features[:, :-1], raw[:, 1:]
+            features, raw = features[..., :-1, :], raw[..., 1:]
         flat = self._targets.checked(raw.reshape(-1), self._num_classes)
         return features.reshape(-1, features.shape[-1]), flat

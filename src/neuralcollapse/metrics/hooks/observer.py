@@ -76,6 +76,8 @@ class Observer:
         self._depth = 0
         self._hooks: list[Any] = []
         for name, module in modules.items():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # takes no hooks; what stands around it does
             self._hooks.append(module.register_forward_pre_hook(self._enter))
             self._hooks.append(module.register_forward_hook(self._leaving(name), with_kwargs=True))
 
@@ -96,8 +98,8 @@ class Observer:
                 tuple(taken.shape), () if passed is None else tuple(passed.shape), 1 + (before.calls if before else 0)
             )
             if name in self._keep:
-                made = None if passed is None else passed.detach()
-                # A copy: what comes later in the forward pass may write over the features (an inplace ReLU).
+                # Copies: what comes later in the forward pass may write over them (an inplace ReLU, logits += prior).
+                made = None if passed is None else passed.detach().clone()
                 self.calls.append(Call(name, taken.detach().clone(), made, self.precision))
             self._see(passed)
 

@@ -29,6 +29,9 @@ def flat_outputs(value: object, key: str = "") -> dict[str, Tensor]:
     parts: object = value
     if dataclasses.is_dataclass(value) and not isinstance(value, Mapping | type):
         parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    fields = getattr(value, "_fields", None)
+    if isinstance(value, tuple) and fields is not None:
+        parts = dict(zip(fields, value, strict=True))
     named = isinstance(parts, Mapping)
     items = parts.items() if isinstance(parts, Mapping) else enumerate(parts) if isinstance(parts, list | tuple) else ()
     found: dict[str, Tensor] = {}

@@ -68,7 +68,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; afterwards every module has its own mode again."""
     modes = {module: module.training for module in model.modules()}
     try:
-        model.eval()
+        try:
+            model.eval()
+        except NotImplementedError as error:  # exported programs
+            raise TypeError(f"model has no evaluation mode ({error}); give the module that it was made from") from error
         with torch.no_grad(), eager():
             yield
     finally:

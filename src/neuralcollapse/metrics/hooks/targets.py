@@ -120,6 +120,10 @@ class Targets:
 
     def checked(self, labels: Tensor, num_classes: int | None) -> Tensor:
         """Integer labels (samples,) with one label for all that are to be left out; others must be classes."""
+        if self.names is not None:
+            if num_classes is not None and len(self.names) > num_classes:
+                raise ValueError(f"class_names has {len(self.names)} names for {num_classes} classes")
+            num_classes = len(self.names)  # outputs beyond them, as a padded head has, are nobody's label
         labels = labels.long()
         kept = torch.ones_like(labels, dtype=torch.bool)
         for label in self.ignored:
@@ -131,6 +135,7 @@ class Targets:
             row = int(wrong.nonzero()[0])
             limit = "0.." if num_classes is None else f"0..{num_classes - 1}"
             skipped = f" ({', '.join(map(str, self.ignored))} ignored)" if self.ignored else ""
+            limit += "" if self.names is None else ", one of class_names"
             raise ValueError(
                 f"labels must lie in {limit}{skipped}, but label {int(labels[row])} stands at row {row}; "
                 "ignore_label= leaves out samples with a label"

@@ -50,6 +50,10 @@ class PerClass:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __repr__(self) -> str:
+        columns = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        return f"PerClass({len(self)} classes: {', '.join(columns[1:])})"
+
     def __getitem__(self, which: int | str) -> dict[str, Any]:
         """The row of a class, by number or name."""
         if isinstance(which, str):

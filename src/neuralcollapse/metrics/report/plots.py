@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..._support.axes import plain_decimals
 from ..._support.checks import describe
-from ..._support.theme import BLUE, GREEN, GREY, GRID, class_colour, number, series_colour, series_mark
+from ..._support.theme import BLUE, GREEN, GREY, GRID, class_colour, number, plain_decimals, series_colour, series_mark
 from ..definitions._registry import METRICS
 from .gauges import CHOICES, Gauge, gauges, headline
 from .report import CollapseReport

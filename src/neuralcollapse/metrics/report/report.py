@@ -13,8 +13,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from ..._support.digests import sealed, unsealed
-from ..._support.files import write_text
+from ..._support.files import sealed, unsealed, write_text
 from ..accumulators.statistics import ClassStatistics
 from ..definitions._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
 from ..definitions._registry import METRICS, Metric, select

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from .._cells import Cell
 
-__all__ = ["Forecast", "Progress"]
+__all__ = ["CellProgress", "Forecast"]
 
 TELLING = 0.02
 """The fraction of a cell from which its own pace says when it will end."""
 
 
 @dataclass(frozen=True)
-class Progress:
+class CellProgress:
     """How far a cell is: the fraction that is done, and the seconds spent on it, by the clock and of a processor."""
 
     fraction: float = 0.0
@@ -55,7 +55,7 @@ class Forecast:
         scales = self._scales({})
         return sorted(cells, key=lambda cell: -self._expected(self._family[cell.key], scales, {}))
 
-    def left(self, running: Mapping[str, Progress]) -> float | None:
+    def left(self, running: Mapping[str, CellProgress]) -> float | None:
         """Seconds until all is done, from how far the cells under way are, by key; None while nothing is known."""
         paces: dict[str, float] = {}
         for key, progress in running.items():
@@ -80,7 +80,7 @@ class Forecast:
         return max(total / self.workers, longest)
 
     def _remaining(
-        self, family: str, progress: Progress, scales: Mapping[str, float], paces: Mapping[str, float]
+        self, family: str, progress: CellProgress, scales: Mapping[str, float], paces: Mapping[str, float]
     ) -> float:
         if progress.fraction >= TELLING:
             own = progress.seconds * (1 - progress.fraction) / progress.fraction

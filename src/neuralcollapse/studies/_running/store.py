@@ -10,11 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._support.digests import damaged, digests, sealed, unsealed
-from ..._support.files import write_json
-from ..._support.locks import locked
+from ..._support.files import damaged, digests, locked, sealed, unsealed, write_json
 from .._cells import Cell
-from .forecast import Progress
+from .forecast import CellProgress
 
 __all__ = ["Store"]
 
@@ -68,7 +66,7 @@ class Store:
         """The time of a processor that the cell took, all its sessions together."""
         return _read(self.cell(cell) / SECONDS).get("cpu_seconds")
 
-    def progress(self, cell: Cell) -> Progress:
+    def progress(self, cell: Cell) -> CellProgress:
         """How far the cell is."""
         return _progress(self.cell(cell))
 
@@ -88,9 +86,9 @@ def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
     began = last = time.monotonic()
     processor = _processor_seconds()
 
-    def spent(fraction: float) -> Progress:
+    def spent(fraction: float) -> CellProgress:
         clock, cpu = time.monotonic() - began, _processor_seconds() - processor
-        return Progress(min(1.0, fraction), before.seconds + clock, before.cpu_seconds + cpu)
+        return CellProgress(min(1.0, fraction), before.seconds + clock, before.cpu_seconds + cpu)
 
     def report(fraction: float) -> None:
         nonlocal last
@@ -122,12 +120,12 @@ def _processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def _progress(folder: Path) -> Progress:
+def _progress(folder: Path) -> CellProgress:
     facts = _read(folder / PROGRESS)
     try:
-        return Progress(*(max(0.0, float(facts[name])) for name in ("fraction", "seconds", "cpu_seconds")))
+        return CellProgress(*(max(0.0, float(facts[name])) for name in ("fraction", "seconds", "cpu_seconds")))
     except (KeyError, TypeError, ValueError):
-        return Progress()
+        return CellProgress()
 
 
 def _read(path: Path) -> dict[str, Any]:

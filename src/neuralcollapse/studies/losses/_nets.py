@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ... import losses
-from ..._support.specs import Spec
+from ..._support.registry import Spec
 from ...training import Plan, Run
 from .._cells import Train
 from .._common.plans import desk_plan, smoke_plan

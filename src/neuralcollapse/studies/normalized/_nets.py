@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from ... import losses
-from ..._support.specs import Spec
+from ..._support.registry import Spec
 from ...training import Run
 from ...ufm import NormalizedUFM
 from .._results import Results

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._support.specs import Spec
+from ..._support.registry import Spec
 from .._cells import Train
 from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results

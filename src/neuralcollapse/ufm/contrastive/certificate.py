@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..point import Point
 from ..results import Certificate
-from ..verdict import Evidence, judge
+from ..verdict import PointEvidence, judge
 from .optimum import contrastive_value
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def certify_contrastive(problem: "ContrastiveUFM", point: Point, tolerance: floa
         if dual > lower:
             lower, source = dual, "semidefinite dual"
         directions = _directions(point, vectors[:, 0])
-    evidence = Evidence(
+    evidence = PointEvidence(
         lower_bound=lower,
         bound_source=source,
         value_scale=problem.temperature**2,

@@ -17,7 +17,7 @@ from ..duality import best_on_ray, levelled, top_singular_pair
 from ..logit_problem import LogitLinearization
 from ..point import Point
 from ..results import Certificate
-from ..verdict import Evidence, judge, proved_minimum, unless_convex, value_scale
+from ..verdict import PointEvidence, judge, proved_minimum, unless_convex, value_scale
 
 if TYPE_CHECKING:
     from .model import NormalizedUFM
@@ -37,7 +37,7 @@ def certify_normalized(problem: "NormalizedUFM", point: Point, tolerance: float)
     closed = _rigorous_closed_form(problem)
     if closed is not None and closed > lower:
         lower, source = closed, "closed form"
-    evidence = Evidence(
+    evidence = PointEvidence(
         lower_bound=lower,
         bound_source=source,
         value_scale=value_scale(problem.loss, problem.num_classes, problem.temperature),

@@ -12,7 +12,7 @@ from .base import Line, dot
 from .logit_state import LogitState, PartLoss
 
 if TYPE_CHECKING:
-    from .logits import LogitObjective, Part
+    from .logits import LogitObjective, Segment
 
 __all__ = ["REFRESH", "LogitLine"]
 
@@ -76,7 +76,7 @@ class LogitLine(Line):
                 second *= objective.temperature
             objective.finish_logits_(first, bias).sub_(part.of(self._logits)).sub_(second)
 
-    def _move(self, part: "Part", t: float, factors: Tensor | None, out: Tensor | None = None) -> Tensor:
+    def _move(self, part: "Segment", t: float, factors: Tensor | None, out: Tensor | None = None) -> Tensor:
         """The logits of a part at t, into ``out`` or a new array."""
         logits = torch.add(part.of(self._first), part.of(self._second), alpha=t, out=out)
         logits.mul_(t).add_(part.of(self._logits))

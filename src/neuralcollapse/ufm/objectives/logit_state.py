@@ -10,7 +10,7 @@ from torch import Tensor
 from .base import State
 
 if TYPE_CHECKING:
-    from .logits import LogitObjective, Part
+    from .logits import LogitObjective, Segment
 
 __all__ = ["LogitHessian", "LogitState", "PartLoss"]
 
@@ -18,7 +18,7 @@ __all__ = ["LogitHessian", "LogitState", "PartLoss"]
 class PartLoss:
     """The mean loss of one part around its logits, as a share of the whole mean; a single part's slope is kept."""
 
-    def __init__(self, objective: "LogitObjective", part: "Part", logits: Float[Tensor, "n K"]):
+    def __init__(self, objective: "LogitObjective", part: "Segment", logits: Float[Tensor, "n K"]):
         self.part = part
         self._keep = objective.whole
         self._factor = objective.temperature * part.share

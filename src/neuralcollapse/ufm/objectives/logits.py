@@ -29,7 +29,7 @@ from .workspace import Workspace
 if TYPE_CHECKING:
     from ..logit_problem import LogitProblem
 
-__all__ = ["Along", "LogitObjective", "Part"]
+__all__ = ["Along", "LogitObjective", "Segment"]
 
 WHOLE = 1 << 19
 """Up to this many entries in features or logits (4 MB) a problem is one part."""
@@ -39,7 +39,7 @@ NO_MULTIPLIERS = torch.empty(0, 1, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
-class Part:
+class Segment:
     """Some rows of the features and of the logits, and their share of all rows."""
 
     start: int
@@ -52,14 +52,14 @@ class Part:
         return array if self.share == 1 else array.narrow(0, self.start, self.rows)
 
 
-def in_parts(labels: Tensor, width: int) -> list[Part]:
+def in_parts(labels: Tensor, width: int) -> list[Segment]:
     """All rows, in parts of nearly equal size; ``width`` is what a row has entries."""
     count = len(labels)
     if count * width <= WHOLE:
-        return [Part(0, count, labels, 1.0)]
+        return [Segment(0, count, labels, 1.0)]
     number = math.ceil(count / max(PART_ENTRIES // width, PART_ROWS))
     edges = [index * count // number for index in range(number + 1)]
-    return [Part(start, end - start, labels[start:end], (end - start) / count) for start, end in pairwise(edges)]
+    return [Segment(start, end - start, labels[start:end], (end - start) / count) for start, end in pairwise(edges)]
 
 
 @runtime_checkable
@@ -189,7 +189,7 @@ class LogitObjective(Objective):
         return LogitLine(self, cast("LogitState", state), direction)
 
     def retract(self, x: Float[Tensor, " D"], direction: Float[Tensor, " D"], length: float) -> Float[Tensor, " D"]:
-        """X + length * direction, in a vector of its own."""
+        """x + length * direction, in a vector of its own."""
         if self.whole:
             return torch.add(x, direction, alpha=length)
         return torch.add(x, direction, alpha=length, out=self.empty())

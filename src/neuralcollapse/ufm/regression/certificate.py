@@ -10,7 +10,7 @@ from torch import Tensor
 from ..duality import best_on_ray, levelled, spectral_norm, top_singular_pair
 from ..point import Point
 from ..results import Certificate
-from ..verdict import Evidence, judge
+from ..verdict import PointEvidence, judge
 
 if TYPE_CHECKING:
     from .model import RegressionUFM
@@ -26,7 +26,7 @@ def certify_regression(problem: "RegressionUFM", point: Point, tolerance: float)
     slope = state.slope
     norm, left, right = top_singular_pair(slope)
     size = max(1.0, *(float(block.norm()) for block in point.blocks))
-    evidence = Evidence(
+    evidence = PointEvidence(
         lower_bound=lower,
         bound_source=source,
         value_scale=float(problem.targets.square().sum()) / (2 * problem.num_samples),

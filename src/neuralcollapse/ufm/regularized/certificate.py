@@ -16,7 +16,7 @@ from ...losses import SquaredError
 from ..duality import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
 from ..point import Point
 from ..results import Certificate
-from ..verdict import Evidence, judge, proved_minimum, unless_convex, value_scale
+from ..verdict import PointEvidence, judge, proved_minimum, unless_convex, value_scale
 from .nonnegative import certify_nonnegative
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def certify_regularized(problem: "RegularizedUFM", point: Point, tolerance: floa
     if problem.nonnegative:
         return certify_nonnegative(problem, point, tolerance, lower, scale)
     norm, left, right = top_singular_pair(slope)
-    evidence = Evidence(
+    evidence = PointEvidence(
         lower_bound=lower,
         bound_source=source,
         value_scale=value_scale(problem.loss, problem.num_classes, largest),

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ... import frames
-from ..._support.memory import check_room
+from ..._support.machine import check_room
 from ..point import Point
 from ..results import Optimum
 

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ... import frames
-from ..._support.checks import integer
+from ..._support.checks import integer, positive_scale
 from ..._support.model_fields import LARGEST
-from ..._support.ranges import positive_scale
 from ..._support.roots import root
 from ...losses import LogitLoss, LossLike, SquaredError, logit_loss
 from ..point import Point

@@ -36,7 +36,7 @@ class RegularizedObjective(LogitObjective):
         self.decays = (weight, feature, bias)
 
     def decay_dot(self, left: Float[Tensor, " D"], right: Float[Tensor, " D"]) -> float:
-        """LW <W, W'> + lH <H, H'> + lb <b, b'>."""
+        """lW <W, W'> + lH <H, H'> + lb <b, b'>."""
         pieces = zip(left.split_with_sizes(self.sizes), right.split_with_sizes(self.sizes), self.decays, strict=False)
         return sum(decay * dot(a, b) for a, b, decay in pieces)
 

@@ -72,7 +72,7 @@ def solve_squared_error(loss: SquaredError, problem: "RegularizedUFM") -> Square
 
 
 def _etf_scale_without_bias(loss: SquaredError, count: int, s: float) -> float:
-    """X of the best x P without bias: z_true = x (K-1)/K, z_other = -x/K; a parabola in x."""
+    """x of the best x P without bias: z_true = x (K-1)/K, z_other = -x/K; a parabola in x."""
     share = (count - 1) / count
     numerator = loss.alpha * loss.target * share - (count - 1) * s
     return numerator / (loss.alpha * share**2 + share / count)

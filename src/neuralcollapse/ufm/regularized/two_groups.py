@@ -141,7 +141,7 @@ class _Between:
         return found if found is not None else self._unused()
 
     def _free(self) -> tuple[float, float]:
-        """B and d at once if the contrast is used, else the root of tau_A + tau_B = 0 on nA b = nB d."""
+        """b and d at once if the contrast is used, else the root of tau_A + tau_B = 0 on nA b = nB d."""
         size = self.mu * math.sqrt(self.total / self.classes)
         ratio = math.sqrt(self.second.count / self.first.count)
         b, d = size * ratio, size / ratio

@@ -15,7 +15,7 @@ from ..point import Point
 from .collapse import MEASURES, PointCollapse
 from .method import Method
 
-__all__ = ["COLUMNS", "Recorder", "check_record", "sparing_interval"]
+__all__ = ["COLUMNS", "HistoryRecorder", "check_record", "sparing_interval"]
 
 CALL = 75_000.0
 """The price of a small tensor operation, in multiplications."""
@@ -120,7 +120,7 @@ def sparing_interval(objective: Objective, method: Method, record: Sequence[str]
     return max(1, math.ceil(price / (SHARE * iteration)))
 
 
-class Recorder:
+class HistoryRecorder:
     """A growing history: columns of equal length, with the iteration and the seconds since the start."""
 
     def __init__(self, objective: Objective, record: Sequence[str], every: int, minimum: float | None):

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..objectives.base import Line, Objective, State
 
-__all__ = ["SUFFICIENT", "Step", "backtrack", "search", "shrink", "step_below"]
+__all__ = ["SUFFICIENT", "Decrease", "backtrack", "search", "shrink", "step_below"]
 
 SUFFICIENT = 1e-4
 """Armijo's constant: a step must bring this share of the decrease that the slope promises."""
@@ -14,14 +14,14 @@ TRIALS = 25
 
 
 @dataclass(frozen=True)
-class Step:
+class Decrease:
     """An accepted step and the value it leads to."""
 
     length: float
     value: float
 
 
-def search(line: Line, value: float, slope: float, guess: float, noise: float) -> Step | None:
+def search(line: Line, value: float, slope: float, guess: float, noise: float) -> Decrease | None:
     """A nearly exact minimiser along ``line``, where ``slope`` < 0 is the derivative at 0; None if there is
     no decrease.
 
@@ -45,17 +45,17 @@ def search(line: Line, value: float, slope: float, guess: float, noise: float) -
     if refined is None:
         return first
     refined = min(max(refined, 0.3 * length), 3 * length)
-    other = Step(refined, line.value(refined))
+    other = Decrease(refined, line.value(refined))
     return first if other.value >= first.value else other
 
 
-def backtrack(line: Line, value: float, slope: float, length: float, noise: float) -> Step | None:
+def backtrack(line: Line, value: float, slope: float, length: float, noise: float) -> Decrease | None:
     """The first of ever shorter steps that satisfies Armijo's condition up to ``noise``."""
     for _ in range(TRIALS):
         found = line.value(length)
         excess = found - value
         if excess <= SUFFICIENT * length * slope + noise:
-            return Step(length, found)
+            return Decrease(length, found)
         length *= shrink(excess, slope * length)
     return None
 
@@ -100,12 +100,12 @@ def shrink(excess: float, promised: float) -> float:
     return min(max(-promised / (2 * above_tangent), 0.1), 0.5) if above_tangent > 0 else 0.5
 
 
-def _lengthen(line: Line, value: float, slope: float, guess: float, noise: float) -> Step | None:
+def _lengthen(line: Line, value: float, slope: float, guess: float, noise: float) -> Decrease | None:
     best = backtrack(line, value, slope, guess, noise)
     if best is None or best.length < guess:
         return best
     for _ in range(TRIALS):
-        longer = Step(2 * best.length, line.value(2 * best.length))
+        longer = Decrease(2 * best.length, line.value(2 * best.length))
         if not longer.value < best.value - noise:
             return best
         best = longer

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from ..._support.checks import describe, integer, real
-from ..._support.memory import keep_freed_blocks
-from ..._support.threads import torch_threads
+from ..._support.machine import keep_freed_blocks, torch_threads
 from ..objectives.base import Objective, State
 from ..point import Point
 from ..problem import Problem
 from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, Optimum, Outcome, Trace
-from .history import USUAL, Recorder, check_record, sparing_interval
+from .history import USUAL, HistoryRecorder, check_record, sparing_interval
 from .method import Method, methods_registry
 
 __all__ = ["Iterate", "SolveOptions", "methods", "perturb", "solve"]
@@ -172,7 +171,7 @@ class _Run:
         objective = inner.objective()
         every = self.options.every or sparing_interval(objective, self.method, self.options.record)
         minimum = None if self.optimum is None else self.optimum.value
-        recorder = Recorder(objective, self.options.record, every, minimum)
+        recorder = HistoryRecorder(objective, self.options.record, every, minimum)
         outcome, message, state, iterations = self._loop(objective, begin, recorder)
         self._record(recorder, iterations, state, last=True)
         regime, remark = self._reached(state)
@@ -193,7 +192,7 @@ class _Run:
             regime=regime,
         )
 
-    def _loop(self, objective: Objective, begin: Point, recorder: Recorder) -> tuple[Outcome, str, State, int]:
+    def _loop(self, objective: Objective, begin: Point, recorder: HistoryRecorder) -> tuple[Outcome, str, State, int]:
         options = self.options
         state = objective.state(objective.flatten(begin))
         path = self.method.iterate(objective, state)
@@ -247,7 +246,7 @@ class _Run:
                 return "stalled", f"no further decrease at a gradient norm of {norm:.1e}", state, iteration
             state, iteration = following, iteration + 1
 
-    def _record(self, recorder: Recorder, iteration: int, state: State, last: bool = False) -> None:
+    def _record(self, recorder: HistoryRecorder, iteration: int, state: State, last: bool = False) -> None:
         row = recorder.add(iteration, state, last)
         if row is not None and self.on_record is not None:
             with torch.inference_mode(False):

@@ -10,12 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..._support.checks import describe, integer
-from ..._support.files import json_text, write_json
-from ..._support.locks import locked
-from ..._support.processes import worker_pool
-from ..._support.ranges import MOST_TRIALS
-from ..._support.threads import torch_threads
+from ..._support.checks import MOST_TRIALS, describe, integer
+from ..._support.files import json_text, locked, write_json
+from ..._support.machine import torch_threads, worker_pool
 from ..normalized import NormalizedUFM
 from ..point import Point
 from ..problem import Problem

@@ -129,7 +129,7 @@ def _tiles(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     off = max(abs(row[f"{name}_net"] / row[f"{name}_predicted"] - 1) for row in rows for name in SIZES)
     return [
         (f"{100 * min(row['train_accuracy'] for row in rows):.4g} %", "lowest training accuracy of the four nets"),
-        (f"{fallen:,.0f} ×", "or more: how much smaller NC1, the spread within the classes, became"),
+        (f"{fallen:,.0f} ×", "smaller, or more, became NC1, the spread within the classes"),
         (f"{100 * off:.1f} %", "at most: how far the nets' norms and margins are from the closed form"),
         (
             shown(max(row["certified_gap"] for row in rows)),
@@ -316,7 +316,7 @@ def _size_table(rows: list[dict[str, Any]]) -> Table | None:
         for name, sign in SIZES.items():
             predicted, measured = row[f"{name}_predicted"], row[f"{name}_net"]
             off = f"{100 * (measured / predicted - 1):+.1f} %".replace("-", "−")
-            line |= {f"{sign} predicted": f"{predicted:.3f}", f"{sign} in the net": f"{measured:.3f} ({off})"}
+            line |= {f"{sign}, theory": f"{predicted:.3f}", f"{sign}, net": f"{measured:.3f} ({off})"}
         lines.append(line)
     table = table_of(
         "Norms of a classifier row and of a feature, and the logit of the true class minus the others.", lines

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ..._support.specs import Spec
+from ..._support.registry import Spec
 from ..._support.theme import BLUE, GREEN, MARKS, RED, look_of
 from ...studies.pictures import metric_name
 from ...training import Plan, Run, closed_form_loss

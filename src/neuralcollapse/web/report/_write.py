@@ -10,8 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ... import __version__
-from ..._support.files import write_text
-from ..._support.locks import locked
+from ..._support.files import locked, write_text
 from ..theme import style_sheet
 from ._find import sections
 from ._numbers import duration

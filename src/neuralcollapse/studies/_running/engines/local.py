@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from ...._support.processes import worker_pool
+from ...._support.machine import worker_pool
 from ..._cells import Cell
 from ..store import Store, run_cell
 from .engine import Engine, Event, Failure, Running, engines, one_line

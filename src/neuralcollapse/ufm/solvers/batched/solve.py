@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...._support.memory import keep_freed_blocks
+from ...._support.machine import keep_freed_blocks
 from ...normalized import NormalizedUFM
 from ...point import Point
 from ...problem import Problem

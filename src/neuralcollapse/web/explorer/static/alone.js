@@ -12,3 +12,11 @@ const view = new CollapseView(/** @type {HTMLElement} */ (document.getElementByI
 });
 window.addEventListener("hashchange", () => view.load(read()));
 Object.assign(window, { collapseView: view });
+// Inside another page, say how much room all of it takes: a frame of fixed height cuts the curves or scrolls in itself.
+if (window.parent !== window) {
+  document.body.style.minHeight = "0";
+  new ResizeObserver(() => {
+    const height = Math.ceil(document.body.getBoundingClientRect().height);
+    window.parent.postMessage({ collapseHeight: height }, "*");
+  }).observe(document.body);
+}

@@ -55,7 +55,7 @@ export async function saveGif(view, button) {
   const words = button.textContent;
   button.disabled = true;
   try {
-    if (!view.playing && view.still > 0) view.restart();
+    if (!view.playing && view.run.still > 0) view.restart();
     const name = view.fileName("gif");
     const width = Math.min(GIF.width, view.canvas.clientWidth);
     /** @type {Uint8ClampedArray[]} */

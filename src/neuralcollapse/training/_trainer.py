@@ -14,11 +14,11 @@ from ._distributed import SynchronisedBatchNorm, Team
 from ._errors import TrainingStopped
 from ._objective import Objective
 from ._state import like
-from .optimizers import BatchLBFGS, create_optimizer
+from .optimizers import WholeBatchLBFGS, create_optimizer
 from .plan import Plan
 from .schedules import create_schedule
 
-__all__ = ["Engine", "Progress"]
+__all__ = ["Progress", "Trainer"]
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, SynchronisedBatchNorm)
 
@@ -37,7 +37,7 @@ class Progress:
     """Loss of the last batch, over all processes."""
 
 
-class Engine:
+class Trainer:
     """A model in training. Its whole state is weights, optimizer state and position: everything random is drawn anew
     from (seed, epoch, step), so a resumed run repeats exactly what an undisturbed one does.
     """
@@ -67,7 +67,7 @@ class Engine:
     # one epoch --------------------------------------------------------------------------------------------------
 
     def run_epoch(self, after_step: Callable[[Progress], None]) -> None:
-        """Go on to the end of the epoch from wherever the engine is."""
+        """Go on to the end of the epoch from wherever the trainer is."""
         rate = self.schedule(self.epoch, self.plan.epochs, self.plan.learning_rate)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -109,7 +109,7 @@ class Engine:
             )
 
     def _step(self, images: Tensor, labels: Tensor, size: int) -> Tensor:
-        if isinstance(self.optimizer, BatchLBFGS):
+        if isinstance(self.optimizer, WholeBatchLBFGS):
             return self._lbfgs_step(self.optimizer, images, labels, size)
         _, loss = self._gradient(images, labels, size)
         if self.plan.clip_gradient is not None:
@@ -137,7 +137,7 @@ class Engine:
             start += gradient.numel()
         return flat[-2], flat[-1]
 
-    def _lbfgs_step(self, optimizer: BatchLBFGS, images: Tensor, labels: Tensor, size: int) -> Tensor:
+    def _lbfgs_step(self, optimizer: WholeBatchLBFGS, images: Tensor, labels: Tensor, size: int) -> Tensor:
         """Minimise over one fixed batch; running statistics of batch norm see it once, after the step.
 
         When the batch is the whole training set, they become its statistics at the new weights.

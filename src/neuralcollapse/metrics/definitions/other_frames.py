@@ -1,7 +1,7 @@
-"""NC2 and NC3 where no simplex ETF fits, d < K-1: against its nearest rank-d projection (mse, Theorem 3.1).
+"""NC2 and NC3 where collapse is no simplex ETF: unbalanced classes (SELI), and more classes than fit, d < K-1.
 
-The best rank-d approximations of I - 11'/K are the projectors Pi of rank d with Pi 1 = 0, all equally good;
-the measure is the distance of the normalised matrix from the nearest of them, Pi/sqrt(d).
+For d < K-1 the best rank-d approximations of I - 11'/K are the projectors Pi of rank d with Pi 1 = 0, all equally good
+(mse, Theorem 3.1); the measure is the distance of the normalised matrix from the nearest of them, Pi/sqrt(d).
 """
 
 import math
@@ -10,14 +10,65 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...frames import seli
 from ._geometry import Geometry, NotApplicableError
 from ._registry import define
+from .simplex import gaussian_nc2
 
-PAPER = "mse (Zhou et al. 2022), Theorem 3.1 for d < K-1"
+SELI_PAPER = "Thrampoulidis et al. 2022"
+
+
+def _frames(geometry: Geometry) -> tuple[Float[Tensor, "K r"], Float[Tensor, "K r"]]:
+    geometry.require_means()
+    geometry.require_etf()
+    return seli(geometry.counts.to(torch.float64))
+
+
+def _direction_distance(rows: Float[Tensor, "K d"], ideal: Float[Tensor, "K r"]) -> float:
+    """| XX'/|XX'|_F - YY'/|YY'|_F |_F."""
+    size = rows.abs().max()
+    if float(size) == 0.0:
+        raise NotApplicableError("all rows are the same")
+    first, second = (rows / size) @ (rows / size).T, ideal @ ideal.T
+    return float((first / first.square().sum().sqrt() - second / second.square().sum().sqrt()).square().sum().sqrt())
+
+
+@define(
+    "seli_weight",
+    property="NC2 geometry",
+    definition="| WW'/|WW'|_F - S/|S|_F |_F, S = (PDP)^(1/2), P = I - 11'/K, D = diag(n_k)",
+    paper=SELI_PAPER,
+    highest=math.sqrt(2),
+    at_random="that of nc2, for equal counts",
+    needs=("weight",),
+    random_value=gaussian_nc2,
+    core=False,
+)
+def seli_weight(geometry: Geometry) -> float:
+    """Zero at the limit of vanishing decay, whatever the counts; nc2 for equal counts."""
+    return _direction_distance(geometry.require_weight(), _frames(geometry)[0])
+
+
+@define(
+    "seli_means",
+    property="NC2 geometry",
+    definition="| MM'/|MM'|_F - S/|S|_F |_F, S = (PDP)^(+1/2), M the class means minus the mean of them",
+    paper=SELI_PAPER,
+    highest=math.sqrt(2),
+    at_random="that of nc2_means, for equal counts",
+    core=False,
+)
+def seli_means(geometry: Geometry) -> float:
+    """The class means of SELI have mean zero over classes, so that is what is taken off."""
+    means = geometry.require_means()
+    return _direction_distance(means - means.mean(0), _frames(geometry)[1])
+
+
+PROJECTED_PAPER = "mse (Zhou et al. 2022), Theorem 3.1 for d < K-1"
 
 
 def projected_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"], rank: int) -> float:
-    """Min over Pi of | A/|A|_F - Pi/sqrt(rank) |_F for A = left right'; Pi of that rank with Pi 1 = 0.
+    """min over Pi of | A/|A|_F - Pi/sqrt(rank) |_F for A = left right'; Pi of that rank with Pi 1 = 0.
 
     The best Pi projects on the leading eigenvectors of the symmetric part of A off the ones vector. All
     matrices live in the span of 1 and the columns of both factors, so the work is K (2d)^2 and no K x K
@@ -52,7 +103,7 @@ def projected_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"], 
     "nc2_projected",
     property="NC2 geometry",
     definition="min over rank-d projectors Pi with Pi 1 = 0 of | WW'/|WW'|_F - Pi/sqrt(d) |_F, for d < K-1",
-    paper=PAPER,
+    paper=PROJECTED_PAPER,
     highest=math.sqrt(2),
     at_random="about sqrt(2 - 2 sqrt(K/(d+K))) for a normal classifier",
     needs=("weight",),
@@ -68,7 +119,7 @@ def nc2_projected(geometry: Geometry) -> float:
     "nc2_means_projected",
     property="NC2 geometry",
     definition="min over rank-d projectors Pi with Pi 1 = 0 of | MM'/|MM'|_F - Pi/sqrt(d) |_F, for d < K-1",
-    paper=PAPER,
+    paper=PROJECTED_PAPER,
     highest=math.sqrt(2),
     at_random="about sqrt(2 - 2 sqrt(K/(d+K))) for normal features",
 )
@@ -83,7 +134,7 @@ def nc2_means_projected(geometry: Geometry) -> float:
     "nc3_projected",
     property="NC3 self-duality",
     definition="min over rank-d projectors Pi with Pi 1 = 0 of | WM'/|WM'|_F - Pi/sqrt(d) |_F, for d < K-1",
-    paper=PAPER,
+    paper=PROJECTED_PAPER,
     highest=2.0,
     at_random="close to sqrt(2)",
     needs=("weight",),
