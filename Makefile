@@ -4,7 +4,7 @@ BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
 
-.PHONY: help venv demo test lint javascript bench attack docs results dist clean
+.PHONY: help venv demo test lint javascript bench attack mutation docs results dist clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -50,6 +50,9 @@ bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run, 
 ATTACK ?= --minutes 3
 attack: $(DEV)  ## kills, damaged files, random commands and calls; ATTACK="--trials 10000 --seed 1" for a long one
 	PYTHONPATH=tests:tests/helpers OMP_NUM_THREADS=1 $(BIN)/python -m attack --out evidence/attack.json $(ATTACK)
+
+mutation: $(DEV)  ## break one line after the other and see that a test notices; MUTATION="--only losses" for a part
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m mutation $(or $(MUTATION),--out evidence/mutation.json)
 
 docs: $(DEV)  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
