@@ -125,8 +125,11 @@ def test_generalization(tmp_path: Path) -> None:
 # temperature-net ----------------------------------------------------------------------------------------------------
 
 
-def temperature(folder: Path, never=(0.001, 0.01, 100.0), best=5.0, fast=5.0, metric=None):
-    """Verdicts when some temperatures never fit, one fits first, and one has the smallest (or one metric so)."""
+def temperature(folder: Path, never=(0.001, 0.01, 100.0), best=5.0, fast=5.0, metric=None, narrow=0.6):
+    """Verdicts when some temperatures never fit, one fits first, and one has the smallest (or one metric so).
+
+    ``narrow`` is what nets of half the width reach at tau = 1.
+    """
     entries = []
     for tau in (0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0):
         for seed in SEEDS:
@@ -136,6 +139,9 @@ def temperature(folder: Path, never=(0.001, 0.01, 100.0), best=5.0, fast=5.0, me
                 here = best if metric in (None, name) else 5.0
                 columns[name] = [1.0, 0.5, 0.01 if tau == here else 0.1]
             entries.append(({"temperature": tau, "seed": seed}, columns, columns))
+            if tau == 1.0:
+                columns = {**columns, "accuracy": [0.3, 0.5, narrow]}
+                entries.append(({"temperature": tau, "seed": seed, "width": 16}, columns, columns))
     return verdicts(studies.get("normalized/temperature-net"), made(folder, entries))
 
 
@@ -143,6 +149,7 @@ def test_temperature(tmp_path: Path) -> None:
     assert set(temperature(tmp_path / "0").values()) == {"holds"}
     assert set(temperature(tmp_path / "1", never=(0.001, 0.01, 0.1, 100.0)).values()) == {"holds"}
     assert temperature(tmp_path / "2", never=(0.001, 0.01, 1.0, 100.0))["inside"] == "contradicted"
+    assert temperature(tmp_path / "6", never=(0.001, 0.01, 1.0, 100.0), narrow=0.4)["inside"] == "underpowered"
     assert temperature(tmp_path / "3", never=(0.001, 0.01))["outside"] == "contradicted"
     assert temperature(tmp_path / "4", fast=0.1)["fastest"] == "contradicted"
     for name in ("nc1", "nc2", "nc3"):
