@@ -66,7 +66,7 @@ class Features(Study):
     )
     costs = {
         "smoke": "2 s",
-        "desk": "18 min on 1 core, the cells of losses/collapse",
+        "desk": "30 min on 1 core, the cells of losses/collapse",
         "paper": "those of losses/collapse",
     }
     setting = {
@@ -165,7 +165,7 @@ def gram_distance(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def procrustes_residual(one: np.ndarray, other: np.ndarray) -> float:
-    """Min over rotations Q and scales c of |A - c B Q| for |A| = |B| = 1: sqrt(1 - |A'B|_*^2)."""
+    """min over rotations Q and scales c of |A - c B Q| for |A| = |B| = 1: sqrt(1 - |A'B|_*^2)."""
     nuclear = float(np.linalg.svd(one.T @ other, compute_uv=False).sum())
     return float(np.sqrt(max(0.0, 1 - nuclear**2)))
 

@@ -74,13 +74,13 @@ class WidthEpochs(Study):
     )
     costs = {
         "smoke": "4 s",
-        "desk": "45 min on 1 core, 18 of them for the cells of losses/collapse",
+        "desk": "60 min on 1 core, 30 of them for the cells of losses/collapse",
         "paper": "about 60 GPU days",
     }
     setting = {
         "smoke": "Perceptrons of width 8 and 32 on 200 digits, 2 and 4 epochs.",
         "desk": (
-            "Perceptrons of four hidden layers of 16, 64 and 256 with batch norm on MNIST, 5, 30 and 200 epochs, five "
+            "Perceptrons of four hidden layers of 16, 64 and 256 with batch norm on MNIST, 5, 30 and 600 epochs, five "
             "seeds; the rest as in losses/collapse, whose nets are the largest ones."
         ),
         "paper": (
