@@ -9,7 +9,7 @@ from neuralcollapse.studies import Study, get, studies
 HOME = Path(__file__).resolve().parent.parent
 EVIDENCE = HOME / "evidence" / "desk"
 AGAIN = HOME / "evidence" / "again"
-FIRST = HOME / "evidence" / "first"
+EARLIER = HOME / "evidence" / "earlier"
 PILOTS = HOME / "evidence" / "pilots.json"
 PICTURES = HOME / "docs" / "evidence"
 MARKS = {"holds": "holds", "contradicted": "**contradicted**", "underpowered": "*underpowered*"}
@@ -132,7 +132,7 @@ def results(found: Found) -> str:
         "",
         _remarks(),
         "",
-        *_first_runs(found),
+        *_earlier_runs(found),
         *_second_runs(found),
         "## What is not here",
         "",
@@ -153,24 +153,25 @@ def _remarks() -> str:
     return REMARKS.replace("(PILOTS)", f"({pilot['what']}: {numbers})")
 
 
-def _first_runs(found: Found) -> list[str]:
+def _earlier_runs(found: Found) -> list[str]:
     """Studies that were run before with a smaller plan: what decided then, and what the same part says now."""
     rows = []
     for name, shown in found.items():
-        first = _read(name, FIRST)
-        if first is None:
-            continue
-        part = next(part for part in first["parts"] if part["decides"])
-        now = next((one for one in shown["parts"] if one["name"] == part["name"]), None) if shown else None
-        cells = [f"`{name}`", _seeds(first), first["verdict"], part["name"], _interval(part), part["limit"]]
-        cells += [_seeds(shown), shown["verdict"], _interval(now) if now else ""] if shown else ["", NOT_RUN, ""]
-        rows.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
+        for suffix in ("", ".2", ".3"):
+            earlier = _read(f"{name}{suffix}", EARLIER)
+            if earlier is None or earlier == shown:
+                continue
+            part = next(part for part in earlier["parts"] if part["decides"])
+            now = next((one for one in shown["parts"] if one["name"] == part["name"]), None) if shown else None
+            cells = [f"`{name}`", _seeds(earlier), earlier["verdict"], part["name"], _interval(part), part["limit"]]
+            cells += [_seeds(shown), shown["verdict"], _interval(now) if now else ""] if shown else ["", NOT_RUN, ""]
+            rows.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
     if not rows:
         return []
     return [
         "Earlier runs, each with the part that decided it, and what that part says in the run shown:",
         "",
-        "| study | first seeds | verdict then | part | measured then | limit then | seeds shown | verdict now | now |",
+        "| study | seeds then | verdict then | part | measured then | limit then | seeds shown | verdict now | now |",
         "|---|---|---|---|---|---|---|---|---|",
         *rows,
         "",

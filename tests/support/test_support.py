@@ -1,6 +1,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -21,6 +23,27 @@ def test_atomic_write_replaces_whole_files(tmp_path):
     os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
     assert [p.name for p in path.parent.iterdir()] == ["file.txt"]
+
+
+WITHOUT_LOCKS = """
+import sys
+sys.modules["fcntl"] = sys.modules["resource"] = None
+import torch
+import neuralcollapse as nc
+features, labels = torch.randn(40, 3), torch.arange(40) % 2
+nc.measure(features, labels).save("report.json")
+assert nc.CollapseReport.load("report.json").nc1 > 0
+plan = nc.training.Plan(data="digits", per_class=5, test_per_class=5, model="mlp:width=8,depth=1", epochs=1)
+assert nc.training.train(plan, "run").done
+"""
+
+
+def test_systems_without_unix_modules_can_use_it(tmp_path):
+    """Windows has neither fcntl nor resource."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_LOCKS], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "run"]
+    assert not [path for path in (tmp_path / "run").iterdir() if "lock" in path.name]
 
 
 def test_a_failed_write_changes_nothing(tmp_path):

@@ -4,7 +4,6 @@ Writes happen whole or not at all, and errors name the file; checksums of what i
 not believed; a lock that the system takes back when its holder dies, however it dies.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +18,11 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
 
 __all__ = [
     "atomic_write",
@@ -185,7 +189,7 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
     came to be in it.
 
     The lock is held on the file ``name`` in it, which says who writes and is gone afterwards. One that a killed process
-    left behind locks nothing. Where the file system knows no locks, nothing is locked.
+    left behind locks nothing. Where the system or the file system knows no such locks, nothing is locked.
 
     Raises:
         ValueError: if another process holds the lock; the line names it.
@@ -202,6 +206,8 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
     try:
         yield
     finally:
+        if fcntl is None:  # such systems remove no file that is open
+            file.close()
         (place / name).unlink(missing_ok=True)
         file.close()
         if made:
@@ -212,6 +218,8 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
 def _acquire(folder: Path, path: Path) -> TextIOWrapper:
     while True:
         file = path.open("a+", encoding="utf-8")
+        if fcntl is None:
+            return file
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,9 +1,10 @@
-"""The machine: how much memory there is, asked before it is taken, how many threads, and a pool of processes."""
+"""The machine: how much memory there is, asked before it is taken, how many threads, which devices have float64, and a
+pool of processes.
+"""
 
 import multiprocessing
 import os
 import re
-import resource
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,8 +13,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-__all__ = ["available_memory", "check_room", "keep_freed_blocks", "torch_threads", "worker_pool"]
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None
+
+__all__ = [
+    "available_memory",
+    "check_room",
+    "has_float64",
+    "in_float64",
+    "keep_freed_blocks",
+    "sum_in_float64",
+    "torch_threads",
+    "worker_pool",
+]
 
 LARGEST = 32 << 20
 CERTAIN = 16 << 20
@@ -27,14 +43,16 @@ def available_memory() -> int:
         free = 1024 * int(re.search(r"MemAvailable:\s+(\d+)", text)[1])  # pyright: ignore[reportOptionalSubscript]
     except (OSError, TypeError, ValueError):
         free = 8 << 30
+    if resource is None:
+        return free
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - _taken()))
+    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - _taken(resource.getpagesize())))
 
 
-def _taken() -> int:
-    """Bytes of address space that this process has."""
+def _taken(page: int) -> int:
+    """Bytes of address space that this process has, in pages of so many bytes."""
     try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * page
     except (OSError, ValueError):
         return 0
 
@@ -54,6 +72,30 @@ def keep_freed_blocks() -> None:
     made and freed.
     """
     torch.empty(LARGEST - (1 << 16), dtype=torch.uint8)
+
+
+WITHOUT_FLOAT64 = {"mps"}
+"""Kinds of devices whose numbers have single precision at most."""
+
+
+def has_float64(device: torch.device) -> bool:
+    """Whether tensors on the device can have double precision."""
+    return device.type not in WITHOUT_FLOAT64
+
+
+def in_float64(tensor: Tensor) -> Tensor:
+    """The tensor in double precision: where it is, or on the CPU where its device has none.
+
+    In two steps, because such a device would convert before it hands over.
+    """
+    return (tensor if has_float64(tensor.device) else tensor.to("cpu")).to(torch.float64)
+
+
+def sum_in_float64(rows: Tensor) -> Tensor:
+    """The sums over the first dimension in double precision, as :func:`in_float64` has it."""
+    if has_float64(rows.device):
+        return rows.sum(0, dtype=torch.float64)
+    return in_float64(rows.sum(0))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._support.machine import available_memory
 from ..._support.tensors import check_tensors
 from ..precision import precision_named
 
@@ -103,15 +104,6 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
 
 class _TooLargeError(ValueError):
     """An array that would not fit, found before memory was asked for."""
-
-
-def available_memory() -> int:
-    """Bytes that can be had without swapping; 8 GB where the system does not say."""
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii")
-        return 1024 * int(re.search(r"MemAvailable:\s+(\d+)", text)[1])  # pyright: ignore[reportOptionalSubscript]
-    except (OSError, TypeError, ValueError):
-        return 8 << 30
 
 
 def _check_size(name: str, size: int, hint: str) -> None:
