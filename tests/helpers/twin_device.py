@@ -42,10 +42,14 @@ class Twin(Tensor):
 
 
 class TwinDevice(TorchDispatchMode):
-    """Runs the twin device; ``transfers`` lists the entries of every tensor that moved, ``syncs`` counts scalars."""
+    """Runs the twin device; ``transfers`` lists the entries of every tensor that moved, ``syncs`` counts scalars.
 
-    def __init__(self) -> None:
+    ``double=False`` makes it one that has no float64: nothing of that type is made there, or converted to it on leaving.
+    """
+
+    def __init__(self, double: bool = True) -> None:
         super().__init__()
+        self.double = double
         self.transfers: list[int] = []
         self.syncs = 0
 
@@ -68,6 +72,12 @@ class TwinDevice(TorchDispatchMode):
             self.transfers.append(max(value.numel() for value in tensors))
         if name == "_local_scalar_dense" and twins:
             self.syncs += 1
+        if (
+            not self.double
+            and torch.float64 in (kwargs.get("dtype"), *(value.dtype for value in twins))
+            and (there or twins)
+        ):
+            raise TypeError(f"{name}: the twin device has no float64")
         known = {id(value.inner): value for value in twins}
         plain = tree_map(lambda value: value.inner if isinstance(value, Twin) else value, (args, kwargs))
         result = func(*plain[0], **plain[1])
@@ -77,6 +87,8 @@ class TwinDevice(TorchDispatchMode):
         def wrap(value: Any) -> Any:
             if not isinstance(value, Tensor):
                 return value
+            if not self.double and value.dtype == torch.float64:
+                raise TypeError(f"{name}: the twin device has no float64")
             return known[id(value)] if id(value) in known else Twin(value)
 
         return tree_map(wrap, result)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import neuralcollapse as nc
+from neuralcollapse._support import machine
 from neuralcollapse.metrics import METRICS, NeuralCollapse
 from twin_device import DEVICE, Twin, TwinDevice
 
@@ -167,3 +168,135 @@ def test_the_recorder_of_a_layer_keeps_features_where_they_are(limit):
     same(report.scalars, expected, rel=1e-5)
     assert {"nc1", "nc4_mismatch", "cosine_margin"} <= set(report.scalars)
     assert max(twin.transfers) < 300 * D
+
+
+# devices without float64 ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def single(monkeypatch):
+    """The twin device as one without float64, as MPS is."""
+    monkeypatch.setattr(machine, "WITHOUT_FLOAT64", {DEVICE.type})
+    with TwinDevice(double=False) as twin:
+        yield twin
+
+
+def test_the_twin_without_float64_refuses_it(single):
+    there = torch.ones(3, 4).to(DEVICE)
+    for attempt in (
+        lambda: there.to(torch.float64),
+        lambda: there.to("cpu", torch.float64),
+        lambda: there.sum(0, dtype=torch.float64),
+        lambda: torch.zeros(2, dtype=torch.float64, device=DEVICE),
+        lambda: torch.ones(2, dtype=torch.float64).to(DEVICE),
+    ):
+        with pytest.raises(TypeError, match="no float64"):
+            attempt()
+    assert there.to("cpu").to(torch.float64).sum() == 12
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("spread", [0.4, 1e-4])
+def test_core_without_float64_leaves_features_where_they_are(single, dtype, spread):
+    H, y, W, b, other = data(dtype, dim=128)
+    centre = torch.stack([H[y == k].float().mean(0) for k in range(K)])[y]
+    H = (centre + spread / 0.4 * (H.float() - centre)).to(dtype)
+    expected = nc.measure(H, y, W, b, out_of_distribution=other)
+    there = [value.to(DEVICE) for value in (H, W, b, other)]
+    single.transfers.clear()
+    report = nc.measure(*there[:1], y, *there[1:3], out_of_distribution=there[3])
+    same(report.scalars, expected)
+    assert report.reasons == expected.reasons
+    assert report.rank == expected.rank
+    stayed(single, N * 128)
+
+
+@pytest.mark.parametrize("options", [{"metrics": "all"}, {"passes": 1}, {"intervals": 0.9, "groups": 5}], ids=str)
+@pytest.mark.parametrize(("classes", "dim"), [(5, 16), (20, 6)])
+def test_everything_without_float64(single, options, classes, dim):
+    """What takes products of float64 is measured on the CPU."""
+    H, y, W, b, other = data(classes=classes, dim=dim)
+    expected = nc.measure(H, y, W, b, out_of_distribution=other, **options)
+    report = nc.measure(H.to(DEVICE), y.to(DEVICE), W.to(DEVICE), b, out_of_distribution=other.to(DEVICE), **options)
+    same(report.scalars, expected)
+    assert report.intervals.keys() == expected.intervals.keys()
+    for name, bounds in expected.intervals.items():
+        assert report.intervals[name] == pytest.approx(bounds, rel=1e-5), name
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("metrics", ["core", "all"])
+def test_streams_without_float64(single, passes, metrics):
+    H, y, W, b, _ = data()
+    truth = nc.measure(H.double(), y, W.double(), b.double(), metrics=metrics)
+    statistics = nc.ClassStatistics(K, D, passes=passes, device=DEVICE)
+    batch = 300
+    single.transfers.clear()
+    for rows in range(0, N, batch):
+        statistics.update(H.to(DEVICE)[rows : rows + batch], y[rows : rows + batch])
+    means = torch.stack([H.double()[y == k].mean(0) for k in range(K)])
+    assert statistics.means.dtype == torch.float64
+    torch.testing.assert_close(statistics.means, means, rtol=0, atol=1e-9)
+    again = statistics.second_pass(W, b, metrics=metrics)
+    for rows in range(0, N, batch):
+        again.update(H.to(DEVICE)[rows : rows + batch], y[rows : rows + batch])
+    found = again.report().scalars
+    expected = {name: truth[name] for name in found}
+    assert len(found) > 20
+    for name, value in found.items():
+        assert value == pytest.approx(expected[name], rel=1e-6, abs=1e-9), name
+
+
+def test_streams_from_several_devices_without_float64_add_up(single):
+    H, y, *_ = data()
+    statistics = nc.ClassStatistics(K, D, passes=2)
+    statistics.update(H[:1000].to(DEVICE), y[:1000])
+    statistics.update(H[1000:2000], y[1000:2000])
+    other = nc.ClassStatistics(K, D, passes=2)
+    other.update(H[2000:].to(DEVICE), y[2000:])
+    statistics.merge(other)
+    assert statistics.counts.tolist() == y.bincount().tolist()
+    torch.testing.assert_close(
+        statistics.means, torch.stack([H.double()[y == k].mean(0) for k in range(K)]), rtol=0, atol=1e-9
+    )
+    variances = torch.stack([H.double()[y == k].var(0, correction=0).sum() for k in range(K)])
+    torch.testing.assert_close(statistics.class_variances, variances, rtol=1e-6, atol=0)
+
+
+def test_many_batches_far_from_the_origin_lose_no_digit_without_float64(single):
+    """A float32 sum of 200,000 such rows would be off by far more than the spread."""
+    generator = torch.Generator().manual_seed(0)
+    H = 1000 + 1e-2 * torch.randn(200_000, 2, generator=generator)
+    y = torch.arange(len(H)) % 2
+    statistics = nc.ClassStatistics(2, 2, passes=2)
+    for rows in range(0, len(H), 20_000):
+        statistics.update(H[rows : rows + 20_000].to(DEVICE), y[rows : rows + 20_000])
+    exact = torch.stack([H.double()[y == k].mean(0) for k in range(2)])
+    assert float((statistics.means - exact).abs().max()) < 1e-9
+
+
+def test_a_model_on_a_device_without_float64(single):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, D), torch.nn.ReLU(), torch.nn.Linear(D, K))
+    x, y = torch.randn(N, 8), torch.arange(N) % K
+    loader = [(x[rows : rows + 500], y[rows : rows + 500]) for rows in range(0, N, 500)]
+    expected = nc.measure_model(model, loader)
+    for name, parameter in list(model.named_parameters()):
+        module, _, last = name.rpartition(".")
+        model.get_submodule(module)._parameters[last] = parameter.detach().to(DEVICE)
+    there = [(rows.to(DEVICE), labels) for rows, labels in loader]
+    found = nc.measure_model(model, there, ignore_label=None)
+    assert found.layer == expected.layer
+    same(found.scalars, expected)
+
+
+def test_torchmetrics_stays_on_the_cpu_where_there_is_no_float64(single):
+    H, y, *_ = data()
+    expected = NeuralCollapse(K, D)
+    expected.update(H, y)
+    metric = NeuralCollapse(K, D).to(DEVICE)
+    metric.update(H.to(DEVICE), y.to(DEVICE))
+    found, truth = metric.compute(), expected.compute()
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(
+        {name: float(value) for name, value in truth.items()}, rel=1e-9
+    )

@@ -44,7 +44,7 @@ def nearest_etf(weight: Tensor) -> NearestETF:
     count, dim = weight.shape
     if count < 2 or dim < count - 1:
         raise ValueError(f"weight must be (K, d) with K >= 2 and d >= K-1, got {describe(weight)}")
-    matrix = weight.detach().to("cpu", torch.float64)
+    matrix = weight.detach().to("cpu").to(torch.float64)
     basis = simplex_basis(count)
     left, singular, right = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
     root = math.sqrt(count / (count - 1))

@@ -63,7 +63,7 @@ def one_vs_rest(weight: Tensor) -> OneVsRest:
         ValueError: if ``weight`` has fewer than two rows or entries that are not finite.
 
     """
-    rows = finite_tensor("weight", weight, (None, None)).detach().to("cpu", torch.float64)
+    rows = finite_tensor("weight", weight, (None, None)).detach().to("cpu").to(torch.float64)
     if rows.shape[0] < 2 or rows.shape[1] < 1:
         raise ValueError(f"weight must be (K, d) with K >= 2 and d >= 1, got {describe(weight)}")
     # Squares must neither over- nor underflow; a shift of all rows changes no distance but keeps digits.

@@ -61,10 +61,11 @@ class Source:
         else:
             self.dtype = torch.from_numpy(np.empty(0, dtype=values.dtype.newbyteorder("="))).dtype
 
-    @property
-    def keeps_float64(self) -> bool:
-        """Whether the device has float64, which sums are kept in."""
-        return self.device.type != "mps"
+    def on_cpu(self) -> "Source":
+        """The same rows in the memory of the CPU."""
+        if self.device.type == "cpu" or not isinstance(self._values, Tensor):
+            return self
+        return Source(self._values.to("cpu"), self._index)
 
     def slice(self, start: int, stop: int) -> Float[Tensor, "rows d"]:
         """Rows ``start`` to ``stop`` as a tensor, where they are."""
@@ -222,7 +223,7 @@ def _finite(name: str, value: object, dimensions: int) -> Tensor:
         raise TypeError(f"{name} must be floating point, got {describe(value)}")
     if value.ndim != dimensions:
         raise ValueError(f"{name} must have {dimensions} dimension(s), got {describe(value)}")
-    result = value.detach().to("cpu", torch.float64)
+    result = value.detach().to("cpu").to(torch.float64)
     if not all_finite(result):
         count = int((~torch.isfinite(result)).sum())
         raise NonFiniteError(f"{name} must be finite, but {count} of its {result.numel()} entries are NaN or infinite")

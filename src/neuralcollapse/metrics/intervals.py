@@ -21,6 +21,7 @@ from scipy.special import stdtrit  # Student's quantile, without the half second
 from torch import Tensor
 
 from .._support.checks import describe, integer, real
+from .._support.machine import sum_in_float64
 from .accumulators.passes import look_again
 from .accumulators.second_pass import SecondPass, Task
 from .accumulators.statistics import ClassStatistics
@@ -382,7 +383,7 @@ def _decisions_without(parts: Sequence[SampleResults], sizes: Int[Tensor, " G"])
         ]
     margins = [part.margins for part in parts if part.margins is not None]
     if len(margins) == len(parts):
-        sums, numbers = [float(part.sum(dtype=torch.float64)) for part in margins], [len(part) for part in margins]
+        sums, numbers = [float(sum_in_float64(part)) for part in margins], [len(part) for part in margins]
         result["cosine_margin"] = [
             (sum(sums) - one) / (sum(numbers) - size) for one, size in zip(sums, numbers, strict=True)
         ]

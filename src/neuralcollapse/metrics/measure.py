@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from .._support.checks import integer
+from .._support.machine import has_float64, sum_in_float64
 from .accumulators.passes import class_means as means_of_classes
 from .accumulators.passes import class_ranks, look_again, one_pass
 from .accumulators.ranks import gram_bytes
@@ -134,6 +135,8 @@ def report_on(
     double = source.dtype == torch.float64
     number, missing = settings.first_look(classes, source.dim, "cheap" if double else "free", torch.get_num_threads())
     exact = double or settings.passes == 1
+    if exact and not has_float64(source.device):
+        source, targets = source.on_cpu(), targets.to("cpu")
     if exact:
         statistics = one_pass(source, targets, classes, number, rounded)
     else:
@@ -218,7 +221,7 @@ def mean_of(features: object, dim: int) -> Tensor:
     total = torch.zeros(dim, dtype=torch.float64)
     step = max(1, (1 << 20) // dim)
     for start in range(0, source.rows, step):
-        total += source.slice(start, min(start + step, source.rows)).sum(0, dtype=torch.float64).to("cpu")
+        total += sum_in_float64(source.slice(start, min(start + step, source.rows))).to("cpu")
     if not bool(torch.isfinite(total).all()):
         raise ValueError(str(nonfinite_error(source, "out_of_distribution")))
     return total / source.rows
@@ -258,7 +261,7 @@ def nc5_ood(means: Array | ClassStatistics, out_of_distribution: Array) -> float
         matrix = means.means.to("cpu")
     else:
         source = as_source("means", means)
-        matrix = source.slice(0, source.rows).to(torch.float64)
+        matrix = source.slice(0, source.rows).to("cpu").to(torch.float64)
         if matrix.shape[0] == 0 or not bool(torch.isfinite(matrix).all()):
             raise ValueError("means must be finite, with a row for each class")
     other = mean_of(out_of_distribution, matrix.shape[1])

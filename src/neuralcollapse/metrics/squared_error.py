@@ -73,7 +73,7 @@ def squared_error_parts(
     if statistics.total == 0:
         raise ValueError("the statistics hold no samples")
     within, means = within.to("cpu"), statistics.means.to("cpu")
-    share = statistics.counts.to("cpu", torch.float64) / statistics.total
+    share = statistics.counts.to("cpu").to(torch.float64) / statistics.total
     if vector is not None:
         matrix = torch.cat([matrix, vector[:, None]], dim=1)
         means = torch.cat([means, torch.ones(means.shape[0], 1, dtype=torch.float64)], dim=1)

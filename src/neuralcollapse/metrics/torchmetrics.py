@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from .._support.machine import has_float64
 from .accumulators.statistics import ClassStatistics
 from .inputs import IGNORED, Array, Labels, as_classifier
 from .report.plots import plot_history
@@ -112,9 +113,15 @@ class NeuralCollapse(Metric):
         return result
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:
-        """Move the sums where ``fn`` does, and keep their type: a module in half precision holds its metrics, too."""
+        """Move the sums where ``fn`` does, and keep their type: a module in half precision holds its metrics, too.
+
+        They stay where they are if that device has no float64.
+        """
 
         def moved(tensor: Tensor) -> Tensor:
+            place = fn(torch.empty(0, device=tensor.device)).device
+            if not has_float64(place):
+                return tensor
             found = fn(tensor)
             return found if found.dtype == tensor.dtype else tensor.to(found.device)
 

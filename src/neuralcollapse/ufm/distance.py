@@ -63,7 +63,7 @@ def _distance(
     bias_decay: float | None,
     loss: LossLike,
 ) -> float:
-    array = finite_tensor(name, rows, (None, None)).detach().to("cpu", torch.float64)
+    array = finite_tensor(name, rows, (None, None)).detach().to("cpu").to(torch.float64)
     classes = array.shape[0]
     if classes < 2:
         raise ValueError(f"{name} must have a row for each of at least 2 classes, got {describe(rows)}")

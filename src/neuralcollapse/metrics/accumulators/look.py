@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..._support.machine import has_float64
+
 if TYPE_CHECKING:
     from ..definitions._geometry import Geometry
 
@@ -29,6 +31,8 @@ class Look:
 
     def __init__(self, geometry: "Geometry", needs: frozenset[str], dtype: torch.dtype, device: torch.device):
         self.dtype = dtype
+        self.home = device if has_float64(device) else torch.device("cpu")
+        """Where sums in float64 are kept."""
         self._geometry = geometry
         blocks = [(rows + geometry.global_mean).to(dtype) for rows in geometry.centred.split(BLOCK)]
         self.centre: Float[Tensor, "K d"] = torch.cat(blocks).to(device)
@@ -56,7 +60,7 @@ class Look:
             # Few directions: their coordinates are there already.
             spectrum = geometry.full_spectrum
             products = geometry.centred @ spectrum.directions
-            shifted = self.centre.to("cpu", torch.float64) - geometry.global_mean
+            shifted = self.centre.to("cpu").to(torch.float64) - geometry.global_mean
             self.coordinates = (shifted @ (spectrum.directions / self.scale)).to(self.dtype).to(device)
             self.towards: Float[Tensor, "_ K"] = (self.scale * products.T).to(self.dtype).to(device).contiguous()
         else:
@@ -82,17 +86,17 @@ class Look:
         """Exact class means minus centres, of a block of classes: the centres are rounded to the precision."""
         geometry, rows = self._geometry, slice(start, start + BLOCK)
         # The centred means carry more digits than their sum with the global mean.
-        return geometry.centred[rows] - (self.centre[rows].to("cpu", torch.float64) - geometry.global_mean)
+        return geometry.centred[rows] - (self.centre[rows].to("cpu").to(torch.float64) - geometry.global_mean)
 
     def error_of(self, label: int) -> Float[Tensor, " d"]:
         """The exact mean of a class minus its centre."""
         geometry = self._geometry
-        return geometry.centred[label] - (self.centre[label].to("cpu", torch.float64) - geometry.global_mean)
+        return geometry.centred[label] - (self.centre[label].to("cpu").to(torch.float64) - geometry.global_mean)
 
     @cached_property
     def _centre_errors(self) -> Float[Tensor, " K"]:
         blocks = range(0, self.centre.shape[0], BLOCK)
-        return torch.cat([self.errors(start).square().sum(1) for start in blocks]).to(self.centre.device)
+        return torch.cat([self.errors(start).square().sum(1) for start in blocks]).to(self.home)
 
     def centre_errors(self) -> Float[Tensor, " K"]:
         """Squared distances of the centres from the exact class means: corrects sums of squares about them."""
@@ -110,7 +114,7 @@ class Look:
             exact, counts = self._geometry.full_spectrum.directions / self.scale, seen.to("cpu", torch.float64)
             for start in range(0, counts.shape[0], BLOCK):
                 total += counts[start : start + BLOCK] @ (self.errors(start) @ exact).square()
-        return total.to(self.spans.device)
+        return total.to(self.home)
 
     def exact_scatter(self, total: Float[Tensor, "d d"], seen: Int[Tensor, " K"], spread: float) -> Tensor:
         """The scatter about the exact class means, from that about the centres."""

@@ -7,13 +7,14 @@ stays in the cache of one core from the subtraction to the last sum, and no prod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ..._support.machine import torch_threads
+from ..._support.machine import has_float64, torch_threads
 from ..definitions._geometry import Geometry
 from ..inputs import Source, all_finite, nonfinite_error
 from .moments import chunk_rows
@@ -50,9 +51,10 @@ def one_pass(
 ) -> ClassStatistics:
     """Exact class statistics in one read; with ``passes=1`` including the d x d scatter."""
     step = chunk_rows(source.dim) if passes == 2 else min(4096, max(1024, chunk_rows(source.dim)))
+    place = source.device if has_float64(source.device) else None
 
     def work(numbers: range) -> ClassStatistics:
-        statistics = ClassStatistics(num_classes, source.dim, passes=passes, device=source.device)
+        statistics = ClassStatistics(num_classes, source.dim, passes=passes, device=place)
         for number in numbers:
             start, stop = number * step, min((number + 1) * step, source.rows)
             statistics.add(source.slice(start, stop), labels[start:stop], precision)
@@ -71,6 +73,8 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, pre
 
     For features of single or lower precision: their own rounding is far above that of these sums.
     """
+    if not has_float64(source.device):
+        return one_pass(source, labels, num_classes, 2, precision)
     step = max(16, chunk_rows(source.dim))
 
     def work(numbers: range) -> Tensor:
@@ -97,13 +101,15 @@ def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondP
     single = source.dtype != torch.float64 and geometry.largest > 1e-10 and size < 1e10
     step = chunk_rows(source.dim)
     ways = [(torch.float32, task.needs), (torch.float64, task.needs)] if single else [(torch.float64, task.needs)]
-    if single and task.faster is not None:
+    if single and task.faster is not None and has_float64(source.device):
         ways.insert(0, (torch.float32, task.faster))
     for dtype, needs in ways:
         whole = SecondPass(replace(task, needs=needs), dtype)
+        if not has_float64(source.device) and (dtype == torch.float64 or "scatter" in needs):
+            source, labels = source.on_cpu(), labels.to("cpu")
         parts = _share(
             _chunks(source, step),
-            lambda numbers, first=whole: _part(source, labels, step, numbers, first),
+            partial(_part, source, labels, step, whole),
             source.device,
         )
         for part in parts:
@@ -113,7 +119,7 @@ def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondP
     raise nonfinite_error(source)
 
 
-def _part(source: Source, labels: Tensor, step: int, numbers: range, first: SecondPass) -> SecondPass:
+def _part(source: Source, labels: Tensor, step: int, first: SecondPass, numbers: range) -> SecondPass:
     state = first.sibling(source.device)
     for number in numbers:
         start, stop = number * step, min((number + 1) * step, source.rows)
@@ -125,13 +131,14 @@ def class_ranks(source: Source, labels: Int[Tensor, " N"], geometry: Geometry) -
     """The numerical rank of every class, one class at a time; 0 for a class without samples."""
     order = torch.argsort(labels, stable=True)
     members = order.split(geometry.counts.tolist())
-    centre, means = geometry.global_mean.to(source.device), geometry.centred.to(source.device)
+    place = source.device if has_float64(source.device) else torch.device("cpu")
+    centre, means = geometry.global_mean.to(place), geometry.centred.to(place)
 
     def work(numbers: range) -> list[tuple[int, float]]:
         found = []
         for label in numbers:
             if members[label].shape[0]:
-                rows, mean = source.take(members[label]), means[label] + centre
+                rows, mean = source.take(members[label]).to(place), means[label] + centre
                 rank = None
                 if rows.dtype != torch.float64:
                     near = mean.to(torch.float32)

@@ -29,7 +29,7 @@ def rank_of(group: Any) -> int:
 
 def sum_over(tensors: list[Tensor], group: Any) -> list[Tensor]:
     """Each tensor summed over all processes, by one reduction in float64."""
-    flat = torch.cat([tensor.to("cpu", torch.float64).reshape(-1) for tensor in tensors]).to(_device_of(group))
+    flat = torch.cat([tensor.to("cpu").to(torch.float64).reshape(-1) for tensor in tensors]).to(_device_of(group))
     distributed.all_reduce(flat, group=group)
     parts = flat.split([tensor.numel() for tensor in tensors])
     result = []

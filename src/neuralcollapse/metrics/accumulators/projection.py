@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..._support.machine import sum_in_float64
 from .look import Chunk, Look
 
 __all__ = ["Projection"]
@@ -16,12 +17,12 @@ class Projection:
 
     def __init__(self, look: Look):
         width = 0 if look.spans is None else look.spans.shape[1]
-        self.sums = torch.zeros(width, dtype=torch.float64, device=look.centre.device)
+        self.sums = torch.zeros(width, dtype=torch.float64, device=look.home)
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk."""
         if self.sums.shape[0]:
-            self.sums += chunk.projections.square().sum(0, dtype=torch.float64)
+            self.sums += sum_in_float64(chunk.projections.square())
 
     def merge(self, other: "Projection") -> None:
         """Add another's sums."""

@@ -15,6 +15,7 @@ from scipy.linalg import get_lapack_funcs
 from scipy.linalg.blas import dsymv
 from torch import Tensor
 
+from ..._support.machine import in_float64
 from .look import Chunk, Look
 from .processes import gather_rows, rank_of, sum_over, world_of
 from .scatter import add_gram
@@ -146,7 +147,7 @@ class Ranks:
         order = torch.argsort(chunk.labels, stable=True)
         classes, sizes = torch.unique_consecutive(chunk.labels[order], return_counts=True)
         for label, index in zip(classes.to("cpu").tolist(), order.split(sizes.to("cpu").tolist()), strict=True):
-            self._add(label, chunk.difference[index].to(torch.float64))
+            self._add(label, in_float64(chunk.difference[index]))
 
     def _add(self, label: int, rows: Float[Tensor, "n d"]) -> None:
         if not self._tall[label]:
@@ -174,7 +175,7 @@ class Ranks:
         for label in labels:
             if not counts[label]:
                 continue
-            origin = look.centre[label].to("cpu", torch.float64)
+            origin = look.centre[label].to("cpu").to(torch.float64)
             if self._tall[label]:
                 rest = look.error_of(label)
                 gram = self._grams[label].to("cpu") - counts[label] * torch.outer(rest, rest)

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..._support.checks import describe, integer
+from ..._support.machine import has_float64
 from ..._support.tensors import read_tensors, write_tensors
 from ..definitions._geometry import Geometry, SampleResults, geometry_of
 from ..definitions._registry import select
@@ -125,10 +126,17 @@ class SecondPass:
             )
         return self._task
 
+    def _place(self, device: torch.device) -> torch.device:
+        """Where to look at features from ``device``: there, or on the CPU for products that need float64."""
+        products = self._attached().needs & {"scatter", "ranks"}
+        return device if has_float64(device) or not products else torch.device("cpu")
+
     def _ready(self, device: torch.device) -> Look:
         """The constants of the look and the sums, made where the first features are."""
         if self._look is None:
             task = self._attached()
+            if not has_float64(device):
+                self._dtype = torch.float32
             self._look = Look(task.geometry, task.needs, self._dtype, device)
             self._sums = _accumulators(task, self._look)
         return self._look
@@ -142,8 +150,7 @@ class SecondPass:
         source = as_source("features", features)
         if source.dim != task.geometry.dim:
             raise ValueError(f"features must have {task.geometry.dim} columns, got {source.dim}")
-        device = source.device if source.keeps_float64 else torch.device("cpu")
-        device = device if self._look is None else self._look.centre.device
+        device = self._place(source.device) if self._look is None else self._look.centre.device
         targets = as_labels(labels, source.rows, source.device)
         kept = check_labels(targets, task.num_classes, task.ignore_label)
         if kept is not None:

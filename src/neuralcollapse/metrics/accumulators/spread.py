@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..._support.machine import in_float64
 from .look import Chunk, Look
 
 __all__ = ["Spread"]
@@ -15,17 +16,18 @@ class Spread:
     """sum over the samples of class k of |h - m_k|^2, and how many there were."""
 
     def __init__(self, look: Look, distances: bool):
-        classes, device = look.centre.shape[0], look.centre.device
+        classes, device = look.centre.shape[0], look.home
         self._distances = distances
         self.seen = torch.zeros(classes, dtype=torch.int64, device=device)
         self.squares = torch.zeros(classes, dtype=torch.float64, device=device)
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk."""
-        self.seen += torch.bincount(chunk.labels, minlength=self.seen.shape[0])
+        labels = chunk.labels.to(self.seen.device)
+        self.seen += torch.bincount(labels, minlength=self.seen.shape[0])
         if self._distances:
-            norms = torch.linalg.vector_norm(chunk.difference, dim=1).to(torch.float64)
-            self.squares.index_add_(0, chunk.labels, norms.square_())
+            norms = in_float64(torch.linalg.vector_norm(chunk.difference, dim=1))
+            self.squares.index_add_(0, labels, norms.square_())
 
     def merge(self, other: "Spread") -> None:
         """Add another's sums."""

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..._support.checks import describe, integer
-from ..._support.machine import available_memory
+from ..._support.machine import available_memory, has_float64
 from ..._support.tensor_checks import device as as_device
 from ..._support.tensors import read_tensors, write_tensors
 from ..inputs import (
@@ -27,6 +27,7 @@ from ..inputs import (
 from ..precision import DIGITS, as_precision, digits_of
 from ..selection import Selection
 from .moments import Moments
+from .paired import PairedMoments
 from .scatter import Scatter
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class ClassStatistics:
     data once more and takes what is needed from it on the span of the centred means.
 
     ``device`` is where the sums live; by default where the first batch is, so that features on an accelerator stay
-    there.
+    there. On one without float64 (MPS) they are pairs of float32 with ``passes=2``, and on the CPU with ``passes=1``,
+    whose products need the digits.
 
     >>> features = torch.tensor([[0.0, 1.0], [0.0, 3.0], [4.0, 0.0], [4.0, 0.0]])
     >>> statistics = ClassStatistics(num_classes=2, dim=2)
@@ -74,8 +76,9 @@ class ClassStatistics:
         self.dim = integer("dim", dim, minimum=1)
         self.passes = integer("passes", passes, minimum=1, maximum=2)
         self.ignore_label = None if ignore_label is None else integer("ignore_label", ignore_label)
-        self._anywhere = device is None
-        self._device = as_device("device", "cpu" if device is None else device)
+        chosen = as_device("device", "cpu" if device is None else device)
+        self._anywhere = device is None or not has_float64(chosen)
+        self._device = torch.device("cpu") if self._anywhere else chosen
         size = 8 * self.dim * (2 * self.num_classes + (self.dim if self.passes == 1 else 0))
         if size > min(LARGEST_STATE, available_memory()):
             raise ValueError(
@@ -86,17 +89,28 @@ class ClassStatistics:
 
     def reset(self) -> None:
         """Forget all samples."""
-        self._moments = Moments(self.num_classes, self.dim, self._device)
+        self._held = Moments(self.num_classes, self.dim, self._device)
         self._scatter = Scatter(self.dim, self._device) if self.passes == 1 else None
+        self._paired: PairedMoments | None = None
+
+    @property
+    def _moments(self) -> Moments:
+        """All sums in float64: those of a device without it are taken in first."""
+        if self._paired is not None:
+            self._held.merge(self._paired.moments())
+            self._paired = None
+        return self._held
 
     @property
     def device(self) -> torch.device:
-        """Where the sums live."""
-        return self._moments.counts.device
+        """Where the sums live, in float64."""
+        return self._held.counts.device
 
     def to(self, device: str | torch.device) -> "ClassStatistics":
         """The same statistics with their sums on ``device``; from now on they stay there."""
-        self._anywhere, self._device = False, as_device("device", device)
+        chosen = as_device("device", device)
+        self._anywhere = not has_float64(chosen)
+        self._device = torch.device("cpu") if self._anywhere else chosen
         self._move(self._device)
         return self
 
@@ -136,8 +150,8 @@ class ClassStatistics:
         result.num_classes, result.dim = state["mean"].shape
         result.passes, result.ignore_label = 1 if "scatter" in state else 2, ignore_label
         result._anywhere, result._device = False, state["mean"].device
-        result._moments, result._scatter = Moments.__new__(Moments), None
-        result._moments.set_state(state)
+        result._held, result._scatter, result._paired = Moments.__new__(Moments), None, None
+        result._held.set_state(state)
         if "scatter" in state:
             result._scatter = Scatter.__new__(Scatter)
             result._scatter.set_state(state)
@@ -211,7 +225,7 @@ class ClassStatistics:
         kept = check_labels(targets, self.num_classes, self.ignore_label)
         if kept is not None:
             source, targets = source.where(kept), targets[kept]
-        if self._anywhere and source.rows and source.keeps_float64:
+        if self._anywhere and source.rows and has_float64(source.device):
             self._anywhere = False
             self._move(source.device)
         step = max(1, BATCH_ENTRIES // self.dim)
@@ -224,7 +238,17 @@ class ClassStatistics:
 
     def add(self, features: Float[Tensor, "n d"], labels: Int[Tensor, " n"], precision: torch.dtype) -> None:
         """Add rows without checks: finite, with labels in 0..K-1."""
-        self._moments.add(features.to(self.device), labels.to(self.device), precision, self._scatter)
+        if self._anywhere and self.passes == 2 and not has_float64(features.device):
+            if self._paired is None or self._paired.device != features.device:
+                self._paired = self._moments_on(features.device)
+            self._paired.add(features, labels, precision)
+        else:
+            self._held.add(features.to(self.device), labels.to(self.device), precision, self._scatter)
+
+    def _moments_on(self, device: torch.device) -> PairedMoments:
+        """Empty sums on a device without float64, after those of another have been taken in."""
+        _ = self._moments
+        return PairedMoments(self.num_classes, self.dim, device)
 
     def merge(self, other: "ClassStatistics") -> "ClassStatistics":
         """Add the samples that ``other`` has seen (of the same classes, dimension and number of passes)."""

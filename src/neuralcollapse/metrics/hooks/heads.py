@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from ..._support.checks import describe
+from ..._support.machine import has_float64
 from ..._support.registry import unknown_name
 from .relations import widened
 
@@ -270,7 +271,7 @@ def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
         try:
             twin = copy.deepcopy(module).eval()
             device = next((tensor.device for tensor in twin.parameters()), torch.device("cpu"))
-            device = torch.device("cpu") if device.type == "mps" else device
+            device = device if has_float64(device) else torch.device("cpu")
             twin = twin.to(device, dtype)
             for part in twin.modules():
                 part._forward_hooks.clear()

@@ -12,6 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..._support.machine import has_float64
+
 __all__ = ["OutputMap", "Relation", "flat_outputs", "output_map", "picked_positions", "relation_of", "widened"]
 
 Relation = Literal["same", "pick", "mean", "affine", "monotone"]
@@ -81,7 +83,7 @@ def picked_positions(layer: Tensor, output: Tensor) -> Tensor | None:
 
 def widened(tensor: Tensor) -> Tensor:
     """The tensor in float64, or in float32 on devices that have no more."""
-    return tensor.float() if tensor.device.type == "mps" else tensor.double()
+    return tensor.double() if has_float64(tensor.device) else tensor.float()
 
 
 def coarsest(*tensors: Tensor) -> float:

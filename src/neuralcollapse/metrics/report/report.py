@@ -14,6 +14,7 @@ from rich.table import Table
 from torch import Tensor
 
 from ..._support.files import sealed, unsealed, write_text
+from ..._support.machine import in_float64
 from ..accumulators.statistics import ClassStatistics
 from ..definitions._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
 from ..definitions._registry import METRICS, Metric, select
@@ -246,7 +247,7 @@ def evaluate(
     rank = geometry.rank if "spectrum" in vars(geometry) else None
     curve, quantiles = None, {}
     if "cosine_margin" in names and geometry.samples.margins is not None:
-        curve = geometry.samples.margins.to(torch.float64).sort().values
+        curve = in_float64(geometry.samples.margins).sort().values
         quantiles = {f"{level:g}": _quantile(curve, level) for level in QUANTILES}
     samples = geometry.samples
     decided = geometry.total if samples.decided is None else max(int(samples.decided.sum()), 1)

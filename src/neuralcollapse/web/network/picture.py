@@ -71,7 +71,7 @@ def describe(
         "gram": {},
     }
     if features is not None and labels is not None and features.shape[0]:
-        result |= _pictures(features.to("cpu", torch.float64), labels.to("cpu"), weight, report.num_classes)
+        result |= _pictures(features.to("cpu").to(torch.float64), labels.to("cpu"), weight, report.num_classes)
     return result
 
 
@@ -135,7 +135,7 @@ def _pictures(features: Rows, labels: Labels, weight: Tensor | None, classes: in
     sums = torch.zeros(classes, features.shape[1], dtype=torch.float64).index_add_(0, labels, features)
     means = sums / counts.clamp(min=1)[:, None]
     centre = features.mean(0)
-    rows = None if weight is None else weight.detach().to("cpu", torch.float64)
+    rows = None if weight is None else weight.detach().to("cpu").to(torch.float64)
     present = (counts > 0)[:SHOWN_CLASSES]
     kept = torch.nonzero(present).flatten()
     if kept.shape[0] < 2:
