@@ -44,7 +44,7 @@ class Twin(Tensor):
 class TwinDevice(TorchDispatchMode):
     """Runs the twin device; ``transfers`` lists the entries of every tensor that moved, ``syncs`` counts scalars.
 
-    ``double=False`` makes it one that has no float64: nothing of that type is made there, or converted to it on leaving.
+    ``double=False`` makes it one that has no float64: nothing of that type is made there, or on leaving.
     """
 
     def __init__(self, double: bool = True) -> None:

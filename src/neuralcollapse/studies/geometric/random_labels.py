@@ -76,9 +76,9 @@ class RandomLabels(Study):
     costs = {"smoke": "4 s", "desk": "40 min of one core", "paper": "15 GPU days"}
     setting = {
         "smoke": "MLPs of width 4 and 32 and ResNet8 of width 1 and 4 on 120 embedded digits, 3 epochs.",
-        "desk": "4-layer MLPs with batch norm (width 8 to 256) and ResNet8 (2 to 32) on 1,000 CIFAR10 images of 16 x 16 "
-        "with a permutation of balanced labels; 200 epochs, the desk's rate and weight decay. Widths start where d is "
-        "8: below, NC1 adds up fewer directions.",
+        "desk": "4-layer MLPs with batch norm (width 8 to 256) and ResNet8 (2 to 32) on 1,000 CIFAR10 images of "
+        "16 x 16 with a permutation of balanced labels; 200 epochs, the desk's rate and weight decay. Widths start "
+        "where d is 8: below, NC1 adds up fewer directions.",
         "paper": "4-layer MLPs with batch norm (the text names no widths) and ResNet18 of first-stage width 1 to 64 on "
         "CIFAR10 with a permutation of balanced labels; batch 64.",
     }
