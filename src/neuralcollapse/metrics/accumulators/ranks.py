@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.linalg import get_lapack_funcs
-from scipy.linalg.blas import dsymv
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
 from ..._support.machine import in_float64
@@ -99,7 +98,9 @@ def _turned(small: Float[Tensor, "s s"], vector: Float[Tensor, " s"], energy: fl
     axis[0] += 1.0 if float(axis[0]) >= 0 else -1.0
     axis /= axis.square().sum().sqrt()
     # The transpose is in the order of LAPACK, where what is above the diagonal is below it.
-    product = torch.from_numpy(dsymv(1.0, small.numpy().T, axis.numpy(), lower=1))
+    array = small.numpy().T
+    (multiply,) = get_blas_funcs(("symv",), (array,))
+    product = torch.from_numpy(multiply(1.0, array, axis.numpy(), lower=1))
     product = 2 * (product - (axis @ product) * axis)
     return small.addmm_(torch.stack([axis, product], 1), torch.stack([product, axis]), alpha=-1)
 

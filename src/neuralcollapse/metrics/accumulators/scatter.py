@@ -48,7 +48,7 @@ def has_wide_products(rows: Tensor) -> bool:
 
     The BLAS of torch does so on processors of one maker alone, and takes twice the time on the others.
     """
-    return type(rows) is Tensor and rows.device.type == "cpu" and _ONEDNN and torch.backends.mkldnn.enabled
+    return type(rows) is Tensor and rows.device.type == "cpu" and _ONEDNN and bool(torch.backends.mkldnn.enabled)
 
 
 def _wide_products(left: Float[Tensor, "a n"], right: Float[Tensor, "b n"]) -> Float[Tensor, "a b"]:
