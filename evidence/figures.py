@@ -138,8 +138,13 @@ def bench_metrics() -> str:
     columns += ["core", "/ ours", "all", "/ ours", "memory", "error ours", "error (a)", "error (b)"]
     stream, small = facts["stream"], facts["small_stream"]
     speeds = stream["tokens_per_second"]
+    wide = max((row for row in facts["sizes"] if "all" in row["seconds"]), key=lambda row: row["dim"])
     return (
         f"{_machine(facts['machine'])}\n\n{_table(columns, [_cells(row) for row in facts['sizes']])}\n\n"
+        f"The nc4 of these ratios is `nc4_bias`, which costs nothing beyond the class means. Against nc1..nc4 with the "
+        f"decisions of `nc4_mismatch` and the margins, core takes "
+        f"{wide['seconds']['core'] / wide['seconds']['margins']:.1f} times as long at d = {wide['dim']}, and all "
+        f"{wide['seconds']['all'] / wide['seconds']['margins']:.1f} times.\n\n"
         f"A stream of {stream['classes']} classes in {stream['dim']} dimensions, batches of {stream['batch']} float32 "
         f"rows: {speeds['ours']:,.0f} rows a second through `ClassStatistics.update`, "
         f"{speeds['index_add_']:,.0f} through a float64 `index_add_` of sums and squares "
