@@ -7,7 +7,7 @@ what the head does to the unit vectors, W' = f(I) - f(0), in float64, if the hea
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,11 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..._support.checks import describe
 from ..._support.registry import unknown_name
-from .relations import widened
+from .relations import OutputMap, output_map, widened
 
 __all__ = ["Classifier", "candidates_of", "classifier_of", "module_of", "read_classifier", "rows_of", "unwrapped"]
 
+CENTRED = " (bias up to a number that all classes share, which the model's output does not tell: taken with mean zero)"
 PROBED = 1024
 """Unit vectors that go through a head at a time."""
 
@@ -42,6 +43,18 @@ class Classifier:
     def outputs(self) -> int | None:
         """The width of the layer's output, where it is known."""
         return None if self.weight is None else self.weight.shape[0]
+
+    def mapped(self, found: OutputMap, note: str) -> "Classifier":
+        """The classifier together with what happens to its outputs: rows scale_k w_k, bias scale_k b_k + shift_k."""
+        assert self.weight is not None
+        weight = self.weight[: found.outputs]
+        bias = None if self.bias is None else self.bias[: found.outputs]
+        if found.scale is None or found.shift is None:
+            return replace(self, weight=weight, bias=bias)
+        scale, weight = found.scale, widened(weight)
+        shift = found.shift if bias is None else scale.to(bias.device) * widened(bias) + found.shift.to(bias.device)
+        note += CENTRED if found.centred else ""
+        return replace(self, weight=scale.to(weight.device)[:, None] * weight, bias=shift, note=note)
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -198,8 +211,24 @@ def read_classifier(
     fitting = [matrix for matrix in (weight, weight.T) if matrix.shape == (expected.shape[1], rows.shape[1])]
     if not fitting:
         return Classifier(name, module, None, None, first)
+    for matrix in fitting:
+        # What a hook on the layer, or its own forward, does to the product is as good as what comes after the layer.
+        made = _product(rows, matrix, bias).to(outputs.dtype) if outputs is not None else None
+        found = None if made is None else output_map(made, expected.to(made.dtype))
+        if found is not None and found.outputs == len(matrix):
+            note = f"layer {name!r} scales or shifts its product: weight and bias are those of both together"
+            return Classifier(name, module, matrix, bias, first).mapped(found, note)
     note = f"layer {name!r} is not linear in its input: its weight is taken as it stands"
+    other = _product(rows, fitting[0], bias).argmax(1) != expected.argmax(1)
+    if expected.shape[1] > 1 and bool(other.any()):
+        note += f", and decides otherwise than the layer for {int(other.sum())} of {len(rows)} samples"
     return Classifier(name, module, fitting[0], bias, first, note)
+
+
+def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Rows W' + b in float64; a bias of another width is left out."""
+    made = rows @ widened(weight.to(rows.device)).T
+    return made + widened(bias.to(rows.device)) if bias is not None and bias.shape[0] == weight.shape[0] else made
 
 
 def _stated(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
