@@ -1,0 +1,69 @@
+"""Models whose buffers move while they are looked at."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import naive
+import neuralcollapse as nc
+
+K, D, N = 4, 7, 96
+METRICS = ["nc1", "nc2", "nc3", "nc4_bias", "nc4_mismatch", "cdnv"]
+
+
+def data():
+    return torch.randn(N, 5, generator=torch.Generator().manual_seed(3)), torch.arange(N) % K
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(5, D), nn.Tanh())
+        self.head = nn.Linear(D, K)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def check(report, features, labels, weight, bias):
+    h, w, b = (part.detach().double().numpy() for part in (features, weight, bias))
+    truth = naive.all_metrics(h, labels.numpy(), w, b)
+    for name in METRICS:
+        assert report[name] == pytest.approx(truth[name], rel=2e-4, abs=1e-6), name
+
+
+class Moving(Net):
+    """Buffers that every forward pass moves, in place and anew; features depend on one of them."""
+
+    count: torch.Tensor
+    queue: torch.Tensor
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("queue", torch.zeros(3))
+
+    def forward(self, x):
+        self.count += 1
+        self.queue = torch.cat([self.queue[1:], x[:1, 0]])
+        return self.head(self.body(x) + 0.1 * self.count)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("memory_limit", [1 << 30, 0])
+def test_buffers_that_move_in_evaluation_are_as_before(memory_limit, fails):
+    net, (x, y) = Moving(), data()
+    queue = net.queue
+    loader = DataLoader(TensorDataset(x, y + K if fails else y), 16)
+    if fails:
+        with pytest.raises(ValueError, match="labels must lie"):
+            nc.measure_model(net, loader, metrics=METRICS, memory_limit=memory_limit, passes=2)
+    else:
+        report = nc.measure_model(net, loader, metrics=METRICS, memory_limit=memory_limit, passes=2)
+        steps = 0.1 * (1 + torch.arange(N) // 16)[:, None]
+        check(report, net.body(x) + steps, y, net.head.weight, net.head.bias)
+    assert float(net.count) == 0
+    assert net.queue is queue
+    assert torch.equal(queue, torch.zeros(3))
