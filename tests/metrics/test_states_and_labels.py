@@ -1,4 +1,4 @@
-"""Models whose buffers move while they are looked at."""
+"""Labels of every integer type, and models whose buffers move while they are looked at."""
 
 import pytest
 import torch
@@ -32,6 +32,16 @@ def check(report, features, labels, weight, bias):
     truth = naive.all_metrics(h, labels.numpy(), w, b)
     for name in METRICS:
         assert report[name] == pytest.approx(truth[name], rel=2e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_unsigned_labels_as_numpy_arrays_are_collated(dtype):
+    net = Net()
+    x, y = data()
+    report = nc.measure_model(net, [(x, y.to(dtype))], metrics=METRICS)
+    check(report, net.body(x), y, net.head.weight, net.head.bias)
+    layers = nc.metrics.measure_layers(net, [(x, y.to(dtype))], ["body"], metrics=["nc1"])
+    assert layers["body"].nc1 == pytest.approx(report.nc1, rel=1e-6)
 
 
 class Moving(Net):
