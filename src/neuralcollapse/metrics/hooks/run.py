@@ -14,7 +14,7 @@ from ..._support.checks import describe, flag, integer
 from .batches import BatchReader, to_device
 from .heads import unwrapped
 
-__all__ = ["Run", "check_model", "eager", "evaluating"]
+__all__ = ["RandomStates", "Run", "check_model", "eager", "evaluating"]
 
 BATCH = 64
 """Samples a batch where a data set is given instead of a loader."""
