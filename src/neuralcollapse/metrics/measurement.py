@@ -290,6 +290,7 @@ class LayersMeasurement:
     def take(self, labels: Any, again: Again) -> None:
         """Take the batch that has just passed; ``again`` runs it once more."""
         caught = {name: self._watch.features(name) for name in self._layers}
+        self._watch.start()  # what runs again is a pass of its own
         if not self._recorders and not self._run.reader.custom:
             self._rows.look(self._model, labels, again, caught)
         own = self._own(labels)
@@ -325,6 +326,7 @@ class LayersMeasurement:
         for name in self._layers:
             report = self._options.named(self._recorders[name].report())
             notes = [*report.notes, *self._targets.notes, *self._rows.notes]
+            notes += [note for note in self._watch.notes if f"layer {name!r} " in note]
             notes += [] if self._team.note is None else [self._team.note]
             found[name] = replace(report, layer=name, notes=tuple(dict.fromkeys(notes)))
         return found

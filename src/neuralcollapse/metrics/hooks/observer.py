@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from ..precision import coarser, computed_in
-from .relations import flat_outputs
+from .relations import flat_outputs, relation_of
 
 __all__ = ["Call", "Observer", "Reached", "first_tensor"]
 
@@ -46,6 +46,14 @@ def first_tensor(value: Any) -> Tensor | None:
     return None
 
 
+def _place(tensor: Tensor) -> int | None:
+    """Where a tensor lies in memory; ``None`` for kinds that lie nowhere, such as sparse ones."""
+    try:
+        return tensor.data_ptr() or None
+    except RuntimeError:
+        return None
+
+
 def input_of(module: nn.Module, arguments: tuple[object, ...], keywords: Mapping[str, object]) -> Tensor | None:
     """The tensor that a layer works on: of several, the first floating one that is as wide as the layer's weight.
 
@@ -71,6 +79,7 @@ class Observer:
         self.calls: deque[Call] = deque(maxlen=most)
         self.reached: dict[str, Reached] = {}
         self.outermost: list[dict[str, Tensor]] = []
+        self._into: list[frozenset[int]] = []
         self.precision = torch.float64
         self._keep = frozenset(keep)
         self._depth = 0
@@ -89,6 +98,8 @@ class Observer:
             self._depth = max(0, self._depth - 1)
             if self._depth == 0:
                 self.outermost.append(flat_outputs(output))
+                inputs = [value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
+                self._into.append(frozenset(place for place in map(_place, inputs) if place is not None))
             taken, passed = input_of(module, arguments, keywords), first_tensor(output)
             if taken is None:
                 return
@@ -114,12 +125,28 @@ class Observer:
         self.calls.clear()
         self.reached.clear()
         self.outermost.clear()
+        self._into.clear()
         self.precision = torch.float64
         self._depth = 0
 
     def outputs(self) -> dict[str, Tensor]:
         """The tensors that the model returned: of the last outermost call that returned any."""
         return next((tensors for tensors in reversed(self.outermost) if tensors), {})
+
+    def runs(self) -> int:
+        """How often the model ran with outputs that are like the last ones in shape, and of which neither is the other.
+
+        More than once for a model that runs on several views, or beside another one: which run is meant is not known.
+        """
+        last = self.outputs()
+        shapes = {tensor.shape for tensor in last.values()}
+        count = 1
+        for number, outputs in enumerate(self.outermost):
+            later = frozenset().union(*self._into[number + 1 :])
+            others = [t for t in outputs.values() if t.shape in shapes and _place(t) not in later]
+            alike = any(relation_of(t, z) or relation_of(z, t) for t in others for z in last.values())
+            count += bool(others) and outputs is not last and not alike
+        return count
 
     def remove(self) -> None:
         """Remove all hooks."""

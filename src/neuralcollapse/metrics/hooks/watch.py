@@ -198,7 +198,7 @@ class HeadWatch:
         """The call of several whose output the model returned; their mean where it returned the mean."""
         first = self.classifier.channels_first
         made = [rows_of(call.outputs, first) for call in calls if call.outputs is not None]
-        if len(made) == len(calls):
+        if len(made) == len(calls) and self._observer.runs() == 1:
             found = [{relation_of(z, tensor) for tensor in outputs.values()} for z in made]
             for relations in ({"same", "pick", "mean"}, {"affine"}, {"monotone"}):
                 fitting = [number for number, relation in enumerate(found) if relation & relations]
@@ -264,6 +264,9 @@ class HeadWatch:
         logits = {key: tensor for key, tensor in outputs.items() if key.rpartition(".")[2] == "logits"}
         wanted = logits if len(logits) == 1 else outputs
         found: list[_Match] = []
+        runs = self._observer.runs()
+        if runs > 1:
+            raise self._undecided(mine, reached, f"runs {runs} times in a pass, with unlike outputs")
         if latest is not None:
             found = _matches(latest, self._candidates[latest.name], wanted)
             if any(match.strong for match in found) and (len(wanted) == 1 or len(mine) == 1):
