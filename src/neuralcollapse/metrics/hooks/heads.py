@@ -6,6 +6,7 @@ what the head does to the unit vectors, W' = f(I) - f(0), in float64, if the hea
 """
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,18 @@ from ..._support.checks import describe
 from ..._support.registry import unknown_name
 from .relations import OutputMap, output_map, widened
 
-__all__ = ["Classifier", "candidates_of", "classifier_of", "module_of", "read_classifier", "rows_of", "unwrapped"]
+__all__ = [
+    "Classifier",
+    "candidates_of",
+    "classifier_of",
+    "is_scattered",
+    "module_of",
+    "plain_name",
+    "read_classifier",
+    "rows_of",
+    "stated",
+    "unwrapped",
+]
 
 CENTRED = " (bias up to a number that all classes share, which the model's output does not tell: taken with mean zero)"
 PROBED = 1024
@@ -68,9 +80,17 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
 def plain_name(name: str) -> str:
     """A module's name without the parts that wrappers add."""
-    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
+def is_scattered(model: nn.Module) -> bool:
+    """Whether parameters are whole only while their layer runs, as ``FullyShardedDataParallel`` keeps them."""
+    return any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
 
 
 def module_of(model: nn.Module, name: object) -> nn.Module:
@@ -178,16 +198,21 @@ def classifier_of(model: nn.Module, layer: str | None = None) -> Classifier:
 
 
 def read_classifier(
-    name: str, module: nn.Module, features: Tensor | None = None, outputs: Tensor | None = None
+    name: str,
+    module: nn.Module,
+    features: Tensor | None = None,
+    outputs: Tensor | None = None,
+    own: tuple[Tensor | None, Tensor | None] | None = None,
 ) -> Classifier:
     """The head's effective weight and bias; ``features`` and ``outputs`` of a pass check them.
 
-    Both have their channels where the layer has them.
+    Both have their channels where the layer has them. ``own`` is what :func:`stated` gave while the layer ran, for
+    layers that have it only then.
     """
     first = isinstance(module, _ConvNd)
     if first and not is_pointwise(module):
         return Classifier(name, module, None, None, True)
-    weight, bias = (None, None) if _is_adapted(module) else _stated(module)
+    weight, bias = (None, None) if _is_adapted(module) else stated(module) if own is None else own
     rows = expected = None
     rounding = 0.0
     if features is not None and outputs is not None:
@@ -231,7 +256,7 @@ def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return made + widened(bias.to(rows.device)) if bias is not None and bias.shape[0] == weight.shape[0] else made
 
 
-def _stated(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
+def stated(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
     """Weight and bias as the module's attributes have them."""
     weight = _attribute(module, "weight") if isinstance(module, _ConvNd) else _own_matrix(module)
     bias = _attribute(module, "bias")
@@ -297,13 +322,10 @@ def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
     """
     for dtype in (torch.float64, torch.float32):
         try:
-            twin = copy.deepcopy(module).eval()
+            twin = _gathered(_twin(module)).eval()
             device = next((tensor.device for tensor in twin.parameters()), torch.device("cpu"))
             device = torch.device("cpu") if device.type == "mps" else device
             twin = twin.to(device, dtype)
-            for part in twin.modules():
-                part._forward_hooks.clear()
-                part._forward_pre_hooks.clear()
             with torch.autocast(device.type, enabled=False):
                 return _of_units(twin, dim, dtype, device)
         except (
@@ -311,6 +333,21 @@ def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
         ):  # a head of another form, or of another library that refuses to be copied: the caller falls back
             continue
     return None
+
+
+def _twin(module: nn.Module) -> nn.Module:
+    """A copy of the module without hooks: these may hold the whole model, which would be copied, too."""
+    hooks = [held for part in module.modules() for held in (part._forward_hooks, part._forward_pre_hooks)]
+    return copy.deepcopy(module, {id(held): OrderedDict() for held in hooks})
+
+
+def _gathered(module: nn.Module) -> nn.Module:
+    """The module with whole parameters where they lie on several processes; all of these come here."""
+    for part in module.modules():
+        for name, tensor in part.named_parameters(recurse=False):
+            if hasattr(tensor, "full_tensor"):
+                setattr(part, name, nn.Parameter(whole(tensor.detach()), requires_grad=False))
+    return module
 
 
 def _of_units(module: nn.Module, dim: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor] | None:

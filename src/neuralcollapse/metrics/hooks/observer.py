@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from ..precision import coarser, computed_in
+from .heads import stated
 from .relations import flat_outputs, relation_of
 
 __all__ = ["Call", "Observer", "Reached", "first_tensor"]
@@ -32,6 +33,8 @@ class Call:
     features: Tensor
     outputs: Tensor | None
     precision: torch.dtype
+    own: tuple[Tensor | None, Tensor | None] | None = None
+    """The layer's weight and bias, where it has them only while it runs."""
 
 
 def first_tensor(value: Any) -> Tensor | None:
@@ -75,13 +78,15 @@ def input_of(module: nn.Module, arguments: tuple[object, ...], keywords: Mapping
 class Observer:
     """Hooks on modules: the order of calls, the outermost outputs, and the last calls of those to keep."""
 
-    def __init__(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None = 1):
+    def __init__(
+        self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None = 1, scattered: bool = False
+    ):
         self.calls: deque[Call] = deque(maxlen=most)
         self.reached: dict[str, Reached] = {}
         self.outermost: list[dict[str, Tensor]] = []
         self._into: list[frozenset[int]] = []
         self.precision = torch.float64
-        self._keep = frozenset(keep)
+        self._keep, self.scattered = frozenset(keep), scattered
         self._depth = 0
         self._hooks: list[Any] = []
         for name, module in modules.items():
@@ -111,7 +116,10 @@ class Observer:
             if name in self._keep:
                 # Copies: what comes later in the forward pass may write over them (an inplace ReLU, logits += prior).
                 made = None if passed is None else passed.detach().clone()
-                self.calls.append(Call(name, taken.detach().clone(), made, self.precision))
+                weight, bias = stated(module) if self.scattered else (None, None)
+                own = (weight if weight is None else weight.clone(), bias if bias is None else bias.clone())
+                call = Call(name, taken.detach().clone(), made, self.precision, own if self.scattered else None)
+                self.calls.append(call)
             self._see(passed)
 
         return leave

@@ -16,7 +16,16 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..precision import coarser
 from .functional import FunctionalHead, find_functional_head
-from .heads import Classifier, candidates_of, module_of, plain_name, read_classifier, rows_of, unwrapped
+from .heads import (
+    Classifier,
+    candidates_of,
+    is_scattered,
+    module_of,
+    plain_name,
+    read_classifier,
+    rows_of,
+    unwrapped,
+)
 from .observer import Call, Observer, Reached
 from .relations import (
     FEWEST,
@@ -71,7 +80,8 @@ class HeadWatch:
             module = module_of(model, layer)
             self._candidates = {name: known for name, known in self._modules.items() if known is module}
         self._model = model
-        self._observer = Observer(self._modules, self._candidates)
+        self._scattered = is_scattered(model)
+        self._observer = Observer(self._modules, self._candidates, scattered=self._scattered)
         self._functional: FunctionalHead | None = None
         self._key: str | None = None
         self._classifier: Classifier | None = None
@@ -241,13 +251,14 @@ class HeadWatch:
                 f"name it with layer={name!r} or run the model with forward="
             )
         call = self._observer.calls[-1]
-        classifier = read_classifier(name, self._modules[name], call.features, call.outputs)
+        classifier = read_classifier(name, self._modules[name], call.features, call.outputs, call.own)
         made = None if call.outputs is None else rows_of(call.outputs, classifier.channels_first)
         self._classifier = self._with_map(classifier, made)
+        self._observer.scattered = False  # they are known
 
     def _observe(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None) -> None:
         self._observer.remove()
-        self._observer = Observer(modules, keep, most)
+        self._observer = Observer(modules, keep, most, self._scattered)
 
     def _chosen(
         self,
@@ -335,7 +346,7 @@ class HeadWatch:
             outputs = self._returned(wanted)
             for call in self._observer.calls:
                 if any(match.strong for match in _matches(call, module, outputs)):
-                    classifier = read_classifier(name, module, call.features, call.outputs)
+                    classifier = read_classifier(name, module, call.features, call.outputs, call.own)
                     if (
                         classifier.weight is not None
                         and classifier.note is None
