@@ -54,7 +54,7 @@ def test_asking_an_adapted_head_for_its_weight_copies_no_more_than_the_head():
     model = sharded_worker.Net(adapted=True)
     model.body = Uncopied(*model.body)
     # As libraries that move parameters about do it.
-    model.body.register_forward_hook(functools.partial(lambda whole, module, inputs, output: None, model))
+    model.register_forward_hook(functools.partial(lambda whole, module, inputs, output: None, model))
     x, y = sharded_worker.data()
     report = nc.measure_model(model, [(x, y)], metrics=sharded_worker.METRICS)
     head = model.head
