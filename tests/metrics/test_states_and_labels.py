@@ -77,3 +77,40 @@ def test_buffers_that_move_in_evaluation_are_as_before(memory_limit, fails):
     assert float(net.count) == 0
     assert net.queue is queue
     assert torch.equal(queue, torch.zeros(3))
+
+
+class OwnNoise:
+    """Batches with noise from a generator of their own, which nobody can put back."""
+
+    def __init__(self, scale):
+        self.scale, self.own = scale, torch.Generator().manual_seed(5)
+
+    def __iter__(self):
+        x, y = data()
+        noise = self.scale * torch.randn(x.shape, generator=self.own)
+        return iter([*zip((x + noise).split(16), y.split(16), strict=True)])
+
+
+def test_a_second_run_that_sees_other_features_is_an_error():
+    for memory_limit in (0, 600):
+        with pytest.raises(ValueError, match=r"saw other features than the first.*memory_limit="):
+            nc.measure_model(Net(), OwnNoise(0.01), metrics=METRICS, memory_limit=memory_limit, passes=2)
+    net, (x, y) = Net(), data()
+    labels = torch.where(torch.arange(N) < 20, -100, y)
+    batches = [*zip(x.split(16), labels.split(16), strict=True)]
+    report = nc.measure_model(net, batches, metrics=METRICS, memory_limit=0, passes=2)
+    check(report, net.body(x)[20:], y[20:], net.head.weight, net.head.bias)
+
+
+class Again(Net):
+    """Asks its head once for the loss and once for the logits."""
+
+    def forward(self, x):
+        hidden = self.body(x)
+        return {"loss": self.head(hidden).logsumexp(1).mean(), "shares": self.head(hidden).softmax(1)}
+
+
+def test_a_head_that_is_called_again_with_the_same_features():
+    net, (x, y) = Again(), data()
+    report = nc.measure_model(net, DataLoader(TensorDataset(x, y), 16), metrics=METRICS)
+    check(report, net.body(x), y, net.head.weight, net.head.bias)
