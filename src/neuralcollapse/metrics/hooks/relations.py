@@ -28,8 +28,8 @@ __all__ = [
 
 Relation = Literal["same", "pick", "mean", "affine", "monotone"]
 
-ROWS = 128
-"""Rows that are compared; a whole language model's output would take long and show no more."""
+ROWS, ENTRIES = 128, 1 << 20
+"""Rows that are compared, fewer of wide outputs: a whole language model's would take long and show no more."""
 FEWEST = 5
 """Rows that it takes to tell a scale and a shift from chance."""
 
@@ -132,7 +132,8 @@ def _class_last(output: Tensor, width: int | None) -> Iterator[Tensor]:
 
 def _sampled(layer: Tensor, output: Tensor) -> tuple[Tensor, Tensor, float]:
     first, second = layer.reshape(-1, layer.shape[-1]), output.reshape(-1, output.shape[-1])
-    chosen = torch.linspace(0, first.shape[0] - 1, min(ROWS, first.shape[0]), device=first.device).long()
+    rows = min(max(16, min(ROWS, ENTRIES // first.shape[1])), first.shape[0])
+    chosen = torch.linspace(0, first.shape[0] - 1, rows, device=first.device).long()
     return widened(first[chosen]), widened(second[chosen]), coarsest(layer, output)
 
 
