@@ -319,3 +319,42 @@ def test_a_product_that_is_another_one_in_every_batch_is_an_error():
     batches = [(torch.randn(16, times, D, generator=generator), torch.arange(16) % K) for times in (3, 5)]
     with pytest.raises(ValueError, match=r"changes from batch to batch.*forward="):
         nc.measure_model(Trailing(), batches)
+
+
+# batches after the first --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda net, h, domain: net.head(h) + domain[:, None] * PRIOR,
+        lambda net, h, domain: torch.where(domain[:, None] > 0, net.second(h), net.head(h)),
+        lambda net, h, domain: F.log_softmax(net.head(h) + domain[:, None] * PRIOR, 1),
+    ],
+    ids=["bias", "head", "log-softmax"],
+)
+@pytest.mark.parametrize("domains", [1, 2])
+def test_a_bias_or_a_head_of_another_domain_that_comes_later_is_noted(way, domains):
+    """A loader that is sorted by domains shows the first batch only one of them."""
+
+    class Domains(Net):
+        def forward(self, x, domain):
+            return way(self, self.body(x), domain)
+
+    net = Domains()
+    net.second = nn.Linear(D, K)
+    x, y = data()
+    domain = (torch.arange(N) // (N // domains)).float()
+    batches = [*zip(x.split(16), domain.split(16), y.split(16), strict=True)]
+    report = nc.measure_model(net, batches, "head", metrics=METRICS)
+    check(report, net.body(x), y, net.head.weight, net.head.bias)
+    assert told(report, "in some batches the model makes something else") == (domains == 2)
+
+
+def test_the_mean_of_views_needs_no_note():
+    net = Net(lambda net, h: (net.head(h) + net.head(h.flip(1))) / 2)
+    report = measured(net)
+    x, y = data()
+    hidden = net.body(x)
+    check(report, (hidden + hidden.flip(1)) / 2, y, net.head.weight, net.head.bias)
+    assert not report.notes

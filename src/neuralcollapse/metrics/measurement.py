@@ -189,6 +189,8 @@ class Measurement:
         kept = None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
         caught = self._watch.caught(again, self._targets.seen(raw))
         self.precision = caught.precision
+        if self._watch.later is not None:
+            self.notes[self._watch.later] = None
         width = None if caught.outputs is None else caught.outputs.shape[-1]
         hard = self._targets.integers(raw, caught.features.shape[:-1], width)
         features, targets, note = align(caught, hard, self._watch.name)

@@ -51,6 +51,10 @@ UNLIKE = (
     "the model's output is not what layer {!r} passes on{}: weight and bias, and the decisions by them, are those of "
     "the layer alone"
 )
+LATER = (
+    "in some batches the model makes something else of what layer {!r} passes on than in the first: weight and bias "
+    "are those of the first"
+)
 FEW = " (or the first batch has too few rows to tell; give it at least 5)"
 OTHER = "returns something else than any of its layers passes on"
 UNPROVEN = "layer {!r} is taken as the classifier by the number of its outputs: the model {}"
@@ -87,6 +91,9 @@ class HeadWatch:
         self._classifier: Classifier | None = None
         self._map: OutputMap | None = None
         self._turned, self._products = False, 0
+        self._relation: Relation | None = None
+        self.later: str | None = None
+        """What a reader should know of batches after the first."""
         self._precision = torch.float64
         self._note: str | None = None
 
@@ -141,7 +148,20 @@ class HeadWatch:
         final = self._output(z)
         if self._turned and z is not None and final is not None:
             features, z = (turned(part, final, z.shape[-1]) for part in (features, z))
-        return Caught(features, self._mapped(z), final, precision)
+        z = self._mapped(z)
+        if z is not None and final is not None and z.numel() == final.numel():
+            self._compare(z, final)
+        return Caught(features, z, final, precision)
+
+    def _compare(self, z: Tensor, final: Tensor) -> None:
+        """Note a batch in which the model's output comes otherwise from the layer's, as with a bias for each domain."""
+        if self.later is not None or self._relation not in ("same", "affine"):
+            return
+        relation = relation_of(z, final)
+        found = output_map(z, final) if relation == "affine" else None
+        shifted = found is not None and found.scale is not None
+        if shifted or (relation is None and self._relation == "same"):
+            self.later = LATER.format(self.name)
 
     def _check_product(self, head: FunctionalHead, made: Tensor) -> None:
         """Raise where the product may not be the one that it was in the first batch, by what the model returned."""
@@ -190,11 +210,12 @@ class HeadWatch:
             relation = relation_of_turned(z, final)
             self._turned = relation is not None
             z = turned(z, final, z.shape[-1]) if self._turned else z
+        self._relation = relation
         note = self._note
         if note is None and z is not None and final is not None and classifier.note is None:
             if relation == "monotone":
                 note = RISING.format(classifier.name)
-            elif relation is None and z.numel() == final.numel():
+            elif relation is None and z.numel() == final.numel() and len(self._observer.calls) <= 1:
                 note = UNLIKE.format(classifier.name, FEW if z.shape[:-1].numel() < FEWEST else "")
         if note is not None:
             classifier = replace(classifier, note=note)
