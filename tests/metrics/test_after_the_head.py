@@ -46,9 +46,9 @@ class Net(nn.Module):
         self.head = nn.Linear(D, outputs)
         self.way = way
 
-    def forward(self, x):
+    def forward(self, x, *further):
         hidden = self.body(x)
-        return self.head(hidden) if self.way is None else self.way(self, hidden)
+        return self.head(hidden) if self.way is None else self.way(self, hidden, *further)
 
 
 def check(report, features, labels, weight, bias, metrics=METRICS, rel=2e-4):
@@ -276,6 +276,16 @@ def test_a_head_that_sees_time_first(way, times, layer):
     check(report, features, labels, net.head.weight, net.head.bias)
 
 
+@pytest.mark.parametrize("sizes", [[1] * 13, [1, 6, 6], [6, 6, 1]])
+def test_a_head_that_sees_time_first_and_single_samples(sizes):
+    """A single sample's rows are in the same order either way: its shape tells."""
+    generator = torch.Generator().manual_seed(1)
+    x, y = torch.randn(13, 6, 5, generator=generator), torch.randint(0, K, (13, 6), generator=generator)
+    net = TimeFirst(lambda net, hidden: net.head(hidden).transpose(0, 1))
+    report = nc.measure_model(net, [*zip(x.split(sizes), y.split(sizes), strict=True)], metrics=METRICS)
+    check(report, net.features(x).reshape(-1, D), y.reshape(-1), net.head.weight, net.head.bias)
+
+
 class Unrolled(nn.Module):
     """Steps that are products, as many as a sequence is long, before a product with a weight that is made anew."""
 
@@ -327,24 +337,19 @@ def test_a_product_that_is_another_one_in_every_batch_is_an_error():
 @pytest.mark.parametrize(
     "way",
     [
-        lambda net, h, domain: net.head(h) + domain[:, None] * PRIOR,
-        lambda net, h, domain: torch.where(domain[:, None] > 0, net.second(h), net.head(h)),
-        lambda net, h, domain: F.log_softmax(net.head(h) + domain[:, None] * PRIOR, 1),
+        lambda net, h, domain: net.head(h) + domain * PRIOR,
+        lambda net, h, domain: torch.where(domain > 0, net.second(h), net.head(h)),
+        lambda net, h, domain: F.log_softmax(net.head(h) + domain * PRIOR, 1),
     ],
     ids=["bias", "head", "log-softmax"],
 )
 @pytest.mark.parametrize("domains", [1, 2])
 def test_a_bias_or_a_head_of_another_domain_that_comes_later_is_noted(way, domains):
     """A loader that is sorted by domains shows the first batch only one of them."""
-
-    class Domains(Net):
-        def forward(self, x, domain):
-            return way(self, self.body(x), domain)
-
-    net = Domains()
+    net = Net(way)
     net.second = nn.Linear(D, K)
     x, y = data()
-    domain = (torch.arange(N) // (N // domains)).float()
+    domain = (torch.arange(N) // (N // domains)).float()[:, None]
     batches = [*zip(x.split(16), domain.split(16), y.split(16), strict=True)]
     report = nc.measure_model(net, batches, "head", metrics=METRICS)
     check(report, net.body(x), y, net.head.weight, net.head.bias)

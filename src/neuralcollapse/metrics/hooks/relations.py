@@ -18,6 +18,7 @@ __all__ = [
     "OutputMap",
     "Relation",
     "flat_outputs",
+    "is_turned",
     "output_map",
     "picked_positions",
     "relation_of",
@@ -95,9 +96,22 @@ def turned(rows: Tensor, output: Tensor, width: int) -> Tensor:
     ``output`` is (B, T, ...) and tells where the first ends in (T B, d); its ``width`` classes may stand between.
     """
     if rows.ndim == 2 and output.ndim == 3:
-        samples, times = output.shape[0], output.shape[1 if output.shape[-1] == width else 2]
+        samples, times = _leading(output, width)
         rows = rows.unflatten(0, (times, samples))
     return rows.transpose(0, 1)
+
+
+def is_turned(rows: Tensor, output: Tensor) -> bool:
+    """Whether rows (T, B, K) go with an output of B samples and T steps by their shapes, as of a single sample."""
+    if rows.ndim != 3 or output.ndim != 3:
+        return False
+    leading = _leading(output, rows.shape[-1])
+    return (rows.shape[0], rows.shape[1]) == leading[::-1] != leading
+
+
+def _leading(output: Tensor, width: int) -> tuple[int, int]:
+    """The first two dimensions of an output (B, T, K) or (B, K, T)."""
+    return output.shape[0], output.shape[1 if output.shape[-1] == width else 2]
 
 
 def picked_positions(layer: Tensor, output: Tensor) -> Tensor | None:

@@ -31,6 +31,7 @@ from .relations import (
     FEWEST,
     OutputMap,
     Relation,
+    is_turned,
     output_map,
     relation_of,
     relation_of_turned,
@@ -206,7 +207,7 @@ class HeadWatch:
         """The classifier together with what the model does to its outputs, class by class."""
         final = self._output(z)
         relation = None if z is None or final is None else relation_of(z, final)
-        if z is not None and final is not None and relation is None:
+        if z is not None and final is not None and (relation is None or is_turned(z, final)):
             relation = relation_of_turned(z, final)
             self._turned = relation is not None
             z = turned(z, final, z.shape[-1]) if self._turned else z
