@@ -250,3 +250,45 @@ def test_two_callbacks_need_two_prefixes(tmp_path):
     callbacks = [LightningCollapse(), LightningCollapse(loader(*data()))]
     with pytest.raises(ValueError, match="prefix="):
         trainer_of(callbacks, tmp_path).fit(Net(), loader(*data()), loader(*data()))
+
+
+class Random(Net):
+    """Draws random numbers in evaluation, too; its classifier is not the last layer that it calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.after = nn.Linear(3, 2)
+
+    def forward(self, x):
+        logits = super().forward(x + 0.0 * torch.rand(1))
+        self.after(logits)
+        return logits
+
+    def training_step(self, batch, index):
+        return super().training_step((batch[0] + 0.1 * torch.randn_like(batch[0]), batch[1]), index)
+
+
+def test_watching_a_model_that_draws_in_evaluation_leaves_the_run_as_it_is(tmp_path):
+    weights, callback = [], LightningCollapse(metrics=NAMES)
+    for callbacks in ([], [callback]):
+        torch.manual_seed(0)
+        net = Random()
+        trainer_of(callbacks, tmp_path).fit(net, loader(*data()), loader(*data()))
+        weights.append(net.head.weight.detach().clone())
+    assert torch.equal(*weights)
+    assert callback.history[-1][1].layer == "head"
+
+
+class TwoViews(Net):
+    """Looks at a batch and at a disturbed one in the same step."""
+
+    def validation_step(self, batch, index, dataloader_idx=0):
+        self.logits(batch[0])
+        self.logits(batch[0] + 5)
+
+
+def test_of_two_runs_in_a_step_none_is_chosen(tmp_path):
+    net = TwoViews()
+    with pytest.raises(ValueError, match=r"runs 2 times in a pass"):
+        trainer_of([LightningCollapse()], tmp_path).validate(net, loader(*data()), verbose=False)
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in net.modules())

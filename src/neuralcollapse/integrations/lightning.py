@@ -11,7 +11,7 @@ from torch import nn
 from .._support.checks import integer
 from ..metrics import CollapseReport
 from ..metrics.hooks.batches import BatchReader, Forward, LabelsOf
-from ..metrics.hooks.run import eager
+from ..metrics.hooks.run import RandomStates, eager
 from ..metrics.hooks.targets import Ignored
 from ..metrics.inputs import IGNORED, NonFiniteError
 from ..metrics.measurement import Measurement, Options
@@ -335,7 +335,12 @@ class _StepReader(BatchReader):
             return None
 
         def run(**extra: Any) -> Any:
-            with torch.no_grad():
-                return self.call(model, batch, **extra)
+            # The batches that follow draw what they would have drawn without this.
+            states = RandomStates(None)
+            try:
+                with torch.no_grad():
+                    return self.call(model, batch, **extra)
+            finally:
+                states.restore()
 
         return run

@@ -189,6 +189,8 @@ class Measurement:
         kept = None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
         caught = self._watch.caught(again, self._targets.seen(raw))
         self.precision = caught.precision
+        if self._watch.later is not None:
+            self.notes[self._watch.later] = None
         width = None if caught.outputs is None else caught.outputs.shape[-1]
         hard = self._targets.integers(raw, caught.features.shape[:-1], width)
         features, targets, note = align(caught, hard, self._watch.name)
@@ -290,6 +292,7 @@ class LayersMeasurement:
     def take(self, labels: Any, again: Again) -> None:
         """Take the batch that has just passed; ``again`` runs it once more."""
         caught = {name: self._watch.features(name) for name in self._layers}
+        self._watch.start()  # what runs again is a pass of its own
         if not self._recorders and not self._run.reader.custom:
             self._rows.look(self._model, labels, again, caught)
         own = self._own(labels)
@@ -325,6 +328,7 @@ class LayersMeasurement:
         for name in self._layers:
             report = self._options.named(self._recorders[name].report())
             notes = [*report.notes, *self._targets.notes, *self._rows.notes]
+            notes += [note for note in self._watch.notes if f"layer {name!r} " in note]
             notes += [] if self._team.note is None else [self._team.note]
             found[name] = replace(report, layer=name, notes=tuple(dict.fromkeys(notes)))
         return found

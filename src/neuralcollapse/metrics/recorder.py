@@ -57,6 +57,7 @@ class Recorder:
         self._total: ClassStatistics | None = None
         self._second: GroupedSecondPass | None = None
         self._seen_again = False
+        self._runs = (RunSum(), RunSum())
         self._dim = dim
         if self._team.together:
             assert dim is not None
@@ -77,13 +78,11 @@ class Recorder:
         if self._statistics is not None:
             self._statistics.update(source, targets, precision=self._precision)
         if self._kept is None:
+            self._runs[0].add(self._left_in(features, targets)[0])
             return
         if self._kept and self._kept[0][0].shape[1] != source.dim:
             raise ValueError(f"features must have {self._kept[0][0].shape[1]} columns, got {source.dim}")
-        if self._settings.ignore_label is not None:
-            rows = targets != self._settings.ignore_label
-            if not bool(rows.all()):
-                features, targets = features[rows.to(features.device)], targets[rows]
+        features, targets = self._left_in(features, targets)
         # An accelerator is not waited for: what it holds is looked at in the end.
         if features.device.type == "cpu" and not all_finite(features):
             raise nonfinite_error(as_source("features", features))
@@ -93,9 +92,18 @@ class Recorder:
         if self._bytes > _room(features.device, self._settings.memory_limit):
             self._stream()
 
+    def _left_in(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The samples that are not ignored."""
+        rows = None if self._settings.ignore_label is None else labels != self._settings.ignore_label
+        if rows is None or bool(rows.all()):
+            return features, labels
+        return features[rows.to(features.device)], labels[rows]
+
     def _stream(self) -> None:
         """From now on, statistics instead of features."""
         kept, self._kept = self._kept or [], None
+        for features, _ in kept:
+            self._runs[0].add(features)
         if self._statistics is not None:
             return
         self._start_statistics(kept[0][0].shape[1])
@@ -155,7 +163,19 @@ class Recorder:
         """Take the same samples in the second run."""
         assert self._second is not None
         self._second.update(features, labels)
+        self._runs[1].add(self._left_in(features, as_labels(labels))[0])
         self._seen_again = True
+
+    def _check_runs(self) -> None:
+        """Raise, in all processes, where the second run of one saw other features than its first."""
+        first, second = self._runs
+        moved = self._kept is None and second.rows == first.rows > 0 and first.differs(second, self._precision)
+        if any(self._team.gather(moved)):
+            raise ValueError(
+                "the second run over the loader saw other features than the first: it or the model draws random "
+                "numbers of its own; a memory_limit= that holds the features, or passes=1 and metrics= that need one "
+                "run, makes one enough"
+            )
 
     # the result ---------------------------------------------------------------------------------------------
 
@@ -173,6 +193,7 @@ class Recorder:
             return report_on(source, labels, self._weight, self._bias, settings, self._classes)
         second = self._second if self._seen_again or self._team.together else None
         if second is not None:
+            self._check_runs()
             if self._team.together:
                 second.all_reduce(self._team.group)
             report = second.parts[0].report(missing=self._missing)
@@ -188,6 +209,30 @@ class Recorder:
             )
         report = intervals_from(report, self._statistics, second, self._weight, self._bias, settings)
         return replace(report, notes=(*report.notes, *self._notes))
+
+
+class RunSum:
+    """Sums of the features of one run over a loader, by which two runs over the same samples are told from others."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._total: Tensor | None = None
+        self._sizes: Tensor | None = None
+
+    def add(self, features: Tensor) -> None:
+        """Add a batch."""
+        dtype = torch.float32 if features.device.type == "mps" else torch.float64
+        total, sizes = features.sum(0, dtype=dtype), features.abs().sum(0, dtype=dtype)
+        self.rows += features.shape[0]
+        self._total = total if self._total is None else self._total + total
+        self._sizes = sizes if self._sizes is None else self._sizes + sizes
+
+    def differs(self, other: "RunSum", precision: torch.dtype) -> bool:
+        """Whether the other's sum is farther away than the rounding of features in ``precision`` takes it."""
+        if self._total is None or self._sizes is None or other._total is None:
+            return False
+        slack = 64 * torch.finfo(precision).eps * self._sizes
+        return bool(((self._total - other._total).abs() > slack).any())
 
 
 def _room(device: torch.device, limit: int) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .heads import Classifier, plain_name
-from .relations import Relation, relation_of
+from .relations import Relation, relation_of, relation_of_turned
 
 __all__ = ["FunctionalHead", "find_functional_head"]
 
@@ -75,15 +75,21 @@ def _of_equation(arguments: tuple[Any, ...], result: Tensor) -> list[Product]:
 
 
 class FunctionalHead(TorchFunctionMode):
-    """Keeps the operands of one product: the n-th with its weight, or of all where the weight is made anew."""
+    """Keeps the operands of one product: the n-th last with its weight, or of all where the weight is made anew.
 
-    def __init__(self, name: str, weight: Tensor | None, number: int):
+    It is counted from the end, since a classifier stands there and what comes before it may be as long as the data:
+    steps of a sequence, say.
+    """
+
+    def __init__(self, name: str, weight: Tensor | None, after: int):
         super().__init__()
-        self._name, self._number = name, number
+        self._name = name
         self._storage = None if weight is None else _storage(weight)
-        self._seen = 0
         self._running = False
-        self._kept: Product | None = None
+        self._latest: deque[Product] = deque(maxlen=after + 1)
+        self.made_anew = weight is None
+        self.products = 0
+        """Products so far that it could be."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -91,22 +97,21 @@ class FunctionalHead(TorchFunctionMode):
         """Run the function; keep it if it is the classifier's product."""
         result = func(*args, **(kwargs or {}))
         for product in _readings(func, args, kwargs or {}, result):
-            mine = self._storage is None or _storage(product.weight) == self._storage
-            self._seen += mine
-            if mine and self._seen == self._number + 1:
+            if self._storage is None or _storage(product.weight) == self._storage:
                 features, weight, bias, made = (None if part is None else part.detach() for part in product)
                 assert features is not None
                 assert weight is not None
                 assert made is not None
-                self._kept = Product(
-                    features.clone(), weight, bias, made.clone()
-                )  # what comes later may write over them
+                self.products += 1
+                # Copies: what comes later may write over them.
+                self._latest.append(Product(features.clone(), weight, bias, made.clone()))
         return result
 
     def start(self) -> None:
         """Watch what runs from now on."""
         self.stop()
-        self._seen, self._kept = 0, None
+        self._latest.clear()
+        self.products = 0
         self._running = True
         self.__enter__()
 
@@ -116,16 +121,20 @@ class FunctionalHead(TorchFunctionMode):
             self._running = False
             self.__exit__(None, None, None)
 
+    def _kept(self) -> Product:
+        if len(self._latest) != self._latest.maxlen:
+            raise ValueError(f"the classifier {self._name!r} was not used in a forward pass")
+        return self._latest[0]
+
     def call(self) -> tuple[Tensor, Tensor]:
         """What the classifier took in and passed on."""
-        if self._kept is None:
-            raise ValueError(f"the classifier {self._name!r} was not used in a forward pass")
-        return self._kept.features, self._kept.result
+        kept = self._kept()
+        return kept.features, kept.result
 
     def classifier(self) -> Classifier:
         """The classifier that was caught."""
-        assert self._kept is not None
-        return Classifier(self._name, None, self._kept.weight, self._kept.bias)
+        kept = self._kept()
+        return Classifier(self._name, None, kept.weight, kept.bias)
 
 
 class _Search(TorchFunctionMode):
@@ -151,7 +160,7 @@ class _Search(TorchFunctionMode):
         found: list[tuple[int, Relation]] = []
         for number, made in self._latest:
             for output in outputs:
-                relation = relation_of(made, output)
+                relation = relation_of(made, output) or relation_of_turned(made, output)
                 if relation is not None:
                     found.append((number, relation))
         return found
@@ -188,7 +197,7 @@ def find_functional_head(
     number = numbers[-1]
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if _storage(parameter) == storages[number]:
-            use = storages[:number].count(storages[number])
-            return FunctionalHead(plain_name(name).removesuffix(".weight"), parameter.detach(), use)
+            after = storages[number + 1 :].count(storages[number])
+            return FunctionalHead(plain_name(name).removesuffix(".weight"), parameter.detach(), after)
     # The weight is made anew in every pass (normalised, say): its place in the order of products names it.
-    return FunctionalHead("a product in the model's forward", None, number)
+    return FunctionalHead("a product in the model's forward", None, len(storages) - 1 - number)

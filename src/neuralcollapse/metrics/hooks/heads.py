@@ -6,8 +6,9 @@ what the head does to the unit vectors, W' = f(I) - f(0), in float64, if the hea
 """
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +17,22 @@ from torch.nn.modules.conv import _ConvNd
 from ..._support.checks import describe
 from ..._support.machine import has_float64
 from ..._support.registry import unknown_name
-from .relations import widened
+from .relations import OutputMap, output_map, widened
 
-__all__ = ["Classifier", "candidates_of", "classifier_of", "module_of", "read_classifier", "rows_of", "unwrapped"]
+__all__ = [
+    "Classifier",
+    "candidates_of",
+    "classifier_of",
+    "is_scattered",
+    "module_of",
+    "plain_name",
+    "read_classifier",
+    "rows_of",
+    "stated",
+    "unwrapped",
+]
 
+CENTRED = " (bias up to a number that all classes share, which the model's output does not tell: taken with mean zero)"
 PROBED = 1024
 """Unit vectors that go through a head at a time."""
 
@@ -44,6 +57,18 @@ class Classifier:
         """The width of the layer's output, where it is known."""
         return None if self.weight is None else self.weight.shape[0]
 
+    def mapped(self, found: OutputMap, note: str) -> "Classifier":
+        """The classifier together with what happens to its outputs: rows scale_k w_k, bias scale_k b_k + shift_k."""
+        assert self.weight is not None
+        weight = self.weight[: found.outputs]
+        bias = None if self.bias is None else self.bias[: found.outputs]
+        if found.scale is None or found.shift is None:
+            return replace(self, weight=weight, bias=bias)
+        scale, weight = found.scale, widened(weight)
+        shift = found.shift if bias is None else scale.to(bias.device) * widened(bias) + found.shift.to(bias.device)
+        note += CENTRED if found.centred else ""
+        return replace(self, weight=scale.to(weight.device)[:, None] * weight, bias=shift, note=note)
+
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """The module inside ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``."""
@@ -56,9 +81,17 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
 def plain_name(name: str) -> str:
     """A module's name without the parts that wrappers add."""
-    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
+def is_scattered(model: nn.Module) -> bool:
+    """Whether parameters are whole only while their layer runs, as ``FullyShardedDataParallel`` keeps them."""
+    return any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
 
 
 def module_of(model: nn.Module, name: object) -> nn.Module:
@@ -166,16 +199,21 @@ def classifier_of(model: nn.Module, layer: str | None = None) -> Classifier:
 
 
 def read_classifier(
-    name: str, module: nn.Module, features: Tensor | None = None, outputs: Tensor | None = None
+    name: str,
+    module: nn.Module,
+    features: Tensor | None = None,
+    outputs: Tensor | None = None,
+    own: tuple[Tensor | None, Tensor | None] | None = None,
 ) -> Classifier:
     """The head's effective weight and bias; ``features`` and ``outputs`` of a pass check them.
 
-    Both have their channels where the layer has them.
+    Both have their channels where the layer has them. ``own`` is what :func:`stated` gave while the layer ran, for
+    layers that have it only then.
     """
     first = isinstance(module, _ConvNd)
     if first and not is_pointwise(module):
         return Classifier(name, module, None, None, True)
-    weight, bias = (None, None) if _is_adapted(module) else _stated(module)
+    weight, bias = (None, None) if _is_adapted(module) else stated(module) if own is None else own
     rows = expected = None
     rounding = 0.0
     if features is not None and outputs is not None:
@@ -199,11 +237,27 @@ def read_classifier(
     fitting = [matrix for matrix in (weight, weight.T) if matrix.shape == (expected.shape[1], rows.shape[1])]
     if not fitting:
         return Classifier(name, module, None, None, first)
+    for matrix in fitting:
+        # What a hook on the layer, or its own forward, does to the product is as good as what comes after the layer.
+        made = _product(rows, matrix, bias).to(outputs.dtype) if outputs is not None else None
+        found = None if made is None else output_map(made, expected.to(made.dtype))
+        if found is not None and found.outputs == len(matrix):
+            note = f"layer {name!r} scales or shifts its product: weight and bias are those of both together"
+            return Classifier(name, module, matrix, bias, first).mapped(found, note)
     note = f"layer {name!r} is not linear in its input: its weight is taken as it stands"
+    other = _product(rows, fitting[0], bias).argmax(1) != expected.argmax(1)
+    if expected.shape[1] > 1 and bool(other.any()):
+        note += f", and decides otherwise than the layer for {int(other.sum())} of {len(rows)} samples"
     return Classifier(name, module, fitting[0], bias, first, note)
 
 
-def _stated(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
+def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Rows W' + b in float64; a bias of another width is left out."""
+    made = rows @ widened(weight.to(rows.device)).T
+    return made + widened(bias.to(rows.device)) if bias is not None and bias.shape[0] == weight.shape[0] else made
+
+
+def stated(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
     """Weight and bias as the module's attributes have them."""
     weight = _attribute(module, "weight") if isinstance(module, _ConvNd) else _own_matrix(module)
     bias = _attribute(module, "bias")
@@ -269,13 +323,10 @@ def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
     """
     for dtype in (torch.float64, torch.float32):
         try:
-            twin = copy.deepcopy(module).eval()
+            twin = _gathered(_twin(module)).eval()
             device = next((tensor.device for tensor in twin.parameters()), torch.device("cpu"))
             device = device if has_float64(device) else torch.device("cpu")
             twin = twin.to(device, dtype)
-            for part in twin.modules():
-                part._forward_hooks.clear()
-                part._forward_pre_hooks.clear()
             with torch.autocast(device.type, enabled=False):
                 return _of_units(twin, dim, dtype, device)
         except (
@@ -283,6 +334,21 @@ def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
         ):  # a head of another form, or of another library that refuses to be copied: the caller falls back
             continue
     return None
+
+
+def _twin(module: nn.Module) -> nn.Module:
+    """A copy of the module without hooks: these may hold the whole model, which would be copied, too."""
+    hooks = [held for part in module.modules() for held in (part._forward_hooks, part._forward_pre_hooks)]
+    return copy.deepcopy(module, {id(held): OrderedDict() for held in hooks})
+
+
+def _gathered(module: nn.Module) -> nn.Module:
+    """The module with whole parameters where they lie on several processes; all of these come here."""
+    for part in module.modules():
+        for name, tensor in part.named_parameters(recurse=False):
+            if hasattr(tensor, "full_tensor"):
+                setattr(part, name, nn.Parameter(whole(tensor.detach()), requires_grad=False))
+    return module
 
 
 def _of_units(module: nn.Module, dim: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor] | None:

@@ -22,6 +22,9 @@ from .targets import Targets
 __all__ = ["LayerRows", "LayersWatch"]
 
 
+AGAIN = "layer {!r} is called more than once in a forward pass: its last output is measured"
+
+
 def _channels(module: nn.Module) -> tuple[int, bool] | None:
     """How many channels a layer makes, and whether they come first."""
     if isinstance(module, _ConvNd):
@@ -37,6 +40,16 @@ def _channels(module: nn.Module) -> tuple[int, bool] | None:
     if isinstance(module, nn.Embedding):
         return module.embedding_dim, False
     return None
+
+
+def _time_first(module: nn.Module) -> bool:
+    """Whether a layer of sequences says that it has time before samples, as torch's do by default."""
+    part: object = module
+    if isinstance(part, nn.TransformerEncoder | nn.TransformerDecoder):
+        part = part.layers[0]
+    if isinstance(part, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+        part = part.self_attn
+    return isinstance(part, nn.RNNBase | nn.MultiheadAttention | nn.Transformer) and not part.batch_first
 
 
 def _channels_last(output: Tensor, latest: tuple[int, bool] | None) -> Tensor:
@@ -56,6 +69,7 @@ class LayersWatch:
 
     def __init__(self, model: nn.Module, layers: Mapping[str, nn.Module]):
         self.caught: dict[str, Tensor] = {}
+        self.notes: dict[str, None] = {}
         self._precisions: dict[str, torch.dtype] = {}
         self._coarsest = torch.float64
         self._layers = dict(layers)
@@ -79,12 +93,16 @@ class LayersWatch:
     def _keeping(self, name: str) -> Any:
         def keep(module: nn.Module, arguments: Any, output: Any) -> None:
             tensor = first_tensor(output)
-            self.caught.pop(name, None)
+            again = self.caught.pop(name, None) is not None
+            if again:
+                self.notes[AGAIN.format(name)] = None
             if tensor is not None:
                 self._see(tensor)
                 self._precisions[name] = self._coarsest
                 # A copy: the next layer may write over this one's output (an inplace ReLU).
-                self.caught[name] = _channels_last(tensor.detach().clone(), self._latest)
+                made = tensor.detach().clone()
+                turned = made.ndim == 3 and _time_first(module)
+                self.caught[name] = made.transpose(0, 1) if turned else _channels_last(made, self._latest)
 
         return keep
 

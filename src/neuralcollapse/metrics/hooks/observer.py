@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from ..precision import coarser, computed_in
-from .relations import flat_outputs
+from .heads import stated
+from .relations import flat_outputs, relation_of
 
 __all__ = ["Call", "Observer", "Reached", "first_tensor"]
 
@@ -32,6 +33,8 @@ class Call:
     features: Tensor
     outputs: Tensor | None
     precision: torch.dtype
+    own: tuple[Tensor | None, Tensor | None] | None = None
+    """The layer's weight and bias, where it has them only while it runs."""
 
 
 def first_tensor(value: Any) -> Tensor | None:
@@ -44,6 +47,14 @@ def first_tensor(value: Any) -> Tensor | None:
         if found is not None:
             return found
     return None
+
+
+def _place(tensor: Tensor) -> int | None:
+    """Where a tensor lies in memory; ``None`` for kinds that lie nowhere, such as sparse ones."""
+    try:
+        return tensor.data_ptr() or None
+    except RuntimeError:
+        return None
 
 
 def input_of(module: nn.Module, arguments: tuple[object, ...], keywords: Mapping[str, object]) -> Tensor | None:
@@ -67,12 +78,15 @@ def input_of(module: nn.Module, arguments: tuple[object, ...], keywords: Mapping
 class Observer:
     """Hooks on modules: the order of calls, the outermost outputs, and the last calls of those to keep."""
 
-    def __init__(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None = 1):
+    def __init__(
+        self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None = 1, scattered: bool = False
+    ):
         self.calls: deque[Call] = deque(maxlen=most)
         self.reached: dict[str, Reached] = {}
         self.outermost: list[dict[str, Tensor]] = []
+        self._into: list[frozenset[int]] = []
         self.precision = torch.float64
-        self._keep = frozenset(keep)
+        self._keep, self.scattered = frozenset(keep), scattered
         self._depth = 0
         self._hooks: list[Any] = []
         for name, module in modules.items():
@@ -89,6 +103,8 @@ class Observer:
             self._depth = max(0, self._depth - 1)
             if self._depth == 0:
                 self.outermost.append(flat_outputs(output))
+                inputs = [value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
+                self._into.append(frozenset(place for place in map(_place, inputs) if place is not None))
             taken, passed = input_of(module, arguments, keywords), first_tensor(output)
             if taken is None:
                 return
@@ -100,7 +116,10 @@ class Observer:
             if name in self._keep:
                 # Copies: what comes later in the forward pass may write over them (an inplace ReLU, logits += prior).
                 made = None if passed is None else passed.detach().clone()
-                self.calls.append(Call(name, taken.detach().clone(), made, self.precision))
+                weight, bias = stated(module) if self.scattered else (None, None)
+                own = (weight if weight is None else weight.clone(), bias if bias is None else bias.clone())
+                call = Call(name, taken.detach().clone(), made, self.precision, own if self.scattered else None)
+                self.calls.append(call)
             self._see(passed)
 
         return leave
@@ -114,12 +133,28 @@ class Observer:
         self.calls.clear()
         self.reached.clear()
         self.outermost.clear()
+        self._into.clear()
         self.precision = torch.float64
         self._depth = 0
 
     def outputs(self) -> dict[str, Tensor]:
         """The tensors that the model returned: of the last outermost call that returned any."""
         return next((tensors for tensors in reversed(self.outermost) if tensors), {})
+
+    def runs(self) -> int:
+        """How often the model ran with outputs that are like the last ones in shape, and of which neither is the other.
+
+        More than once for a model that runs on several views, or beside another one: which run is meant is not known.
+        """
+        last = self.outputs()
+        shapes = {tensor.shape for tensor in last.values()}
+        count = 1
+        for number, outputs in enumerate(self.outermost):
+            later = frozenset().union(*self._into[number + 1 :])
+            others = [t for t in outputs.values() if t.shape in shapes and _place(t) not in later]
+            alike = any(relation_of(t, z) or relation_of(z, t) for t in others for z in last.values())
+            count += bool(others) and outputs is not last and not alike
+        return count
 
     def remove(self) -> None:
         """Remove all hooks."""

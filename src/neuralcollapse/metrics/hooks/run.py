@@ -14,7 +14,7 @@ from ..._support.checks import describe, flag, integer
 from .batches import BatchReader, to_device
 from .heads import unwrapped
 
-__all__ = ["Run", "check_model", "eager", "evaluating"]
+__all__ = ["RandomStates", "Run", "check_model", "eager", "evaluating"]
 
 BATCH = 64
 """Samples a batch where a data set is given instead of a loader."""
@@ -61,6 +61,27 @@ class RandomStates:
             torch.cuda.set_rng_state_all(self._cuda)
         for generator, state in self._generators.values():
             generator.set_state(state)
+
+
+class Buffers:
+    """The buffers that a model saves, as they are now: counters, queues and means may move in evaluation, too."""
+
+    def __init__(self, model: nn.Module):
+        self._kept = [
+            (module, name, tensor, tensor.detach().clone())
+            for module in model.modules()
+            for name, tensor in module.named_buffers(recurse=False)
+            if name not in module._non_persistent_buffers_set
+        ]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Put them back."""
+        for module, name, tensor, before in self._kept:
+            if getattr(module, name) is not tensor:
+                setattr(module, name, tensor)
+            if not torch.equal(tensor, before):
+                tensor.copy_(before)
 
 
 @contextmanager
@@ -113,6 +134,7 @@ class Run:
         tensor = next(iter(model.buffers()), None) if tensor is None else tensor
         self._device = torch.device("cpu") if tensor is None else tensor.device
         self._random: RandomStates | None = None
+        self._buffers: Buffers | None = None
         self.repeatable = not isinstance(loader, Iterator)
 
     @contextmanager
@@ -121,6 +143,8 @@ class Run:
         with ExitStack() as stack:
             self._random = RandomStates(self.loader)
             stack.callback(self._random.restore)
+            self._buffers = Buffers(self._model)
+            stack.callback(self._buffers.restore)
             stack.enter_context(evaluating(self._model))
             stack.callback(remove)
             yield
@@ -128,10 +152,13 @@ class Run:
     def batches(self, before: Callable[[], None]) -> Iterator[tuple[Any, Callable[..., Any]]]:
         """Run every batch, after a call of ``before``; its labels, and a function that runs it once more.
 
-        Every pass over the loader draws the same random numbers, so that a second one sees the same samples.
+        Every pass over the loader draws the same random numbers and finds the same buffers, so that a second one sees
+        the same samples.
         """
         if self._random is not None:
             self._random.restore()
+        if self._buffers is not None:
+            self._buffers.restore()
         iterator = iter(self._tracked())
         try:
             for number, batch in enumerate(iterator):

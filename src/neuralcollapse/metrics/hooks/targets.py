@@ -12,6 +12,9 @@ from .relations import widened
 
 __all__ = ["Ignored", "Targets", "ignored_labels"]
 
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+"""Types of labels that torch does next to nothing with; collated from numpy arrays of theirs."""
+
 Ignored = int | Sequence[int] | None
 """Labels of samples to leave out: one, several or none."""
 
@@ -58,6 +61,8 @@ class Targets:
             labels = torch.as_tensor(array.astype(np.int64) if array.dtype.kind in "iu" else array)
         if labels.dtype == torch.bool:
             self.notes["labels are truth values: False is class 0, True class 1"] = None
+            return labels.long()
+        if labels.dtype in UNSIGNED:
             return labels.long()
         return labels.detach()
 

@@ -16,15 +16,47 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..precision import coarser
 from .functional import FunctionalHead, find_functional_head
-from .heads import Classifier, candidates_of, module_of, plain_name, read_classifier, rows_of, unwrapped
+from .heads import (
+    Classifier,
+    candidates_of,
+    is_scattered,
+    module_of,
+    plain_name,
+    read_classifier,
+    rows_of,
+    unwrapped,
+)
 from .observer import Call, Observer, Reached
-from .relations import OutputMap, Relation, output_map, relation_of, widened
+from .relations import (
+    FEWEST,
+    OutputMap,
+    Relation,
+    is_turned,
+    output_map,
+    relation_of,
+    relation_of_turned,
+    turned,
+    widened,
+)
 
 __all__ = ["Caught", "HeadWatch"]
 
 LISTED = 12
 """Candidates that an error names."""
 MAPPED = "the model scales or shifts what layer {!r} passes on: weight and bias are those of both together"
+RISING = (
+    "the model's output rises with what layer {!r} passes on and is no function of it that is known: a shift of the "
+    "classes in between would not be seen"
+)
+UNLIKE = (
+    "the model's output is not what layer {!r} passes on{}: weight and bias, and the decisions by them, are those of "
+    "the layer alone"
+)
+LATER = (
+    "in some batches the model makes something else of what layer {!r} passes on than in the first: weight and bias "
+    "are those of the first"
+)
+FEW = " (or the first batch has too few rows to tell; give it at least 5)"
 OTHER = "returns something else than any of its layers passes on"
 UNPROVEN = "layer {!r} is taken as the classifier by the number of its outputs: the model {}"
 
@@ -53,11 +85,16 @@ class HeadWatch:
             module = module_of(model, layer)
             self._candidates = {name: known for name, known in self._modules.items() if known is module}
         self._model = model
-        self._observer = Observer(self._modules, self._candidates)
+        self._scattered = is_scattered(model)
+        self._observer = Observer(self._modules, self._candidates, scattered=self._scattered)
         self._functional: FunctionalHead | None = None
         self._key: str | None = None
         self._classifier: Classifier | None = None
         self._map: OutputMap | None = None
+        self._turned, self._products = False, 0
+        self._relation: Relation | None = None
+        self.later: str | None = None
+        """What a reader should know of batches after the first."""
         self._precision = torch.float64
         self._note: str | None = None
 
@@ -95,7 +132,8 @@ class HeadWatch:
         if self._functional is not None:
             self._functional.stop()
             features, made = self._functional.call()
-            return Caught(features, *self._outputs_of(made), coarser(self._precision, features.dtype))
+            self._check_product(self._functional, made)
+            return self._caught(features, made, coarser(self._precision, features.dtype))
         calls, name, first = self._observer.calls, self.name, self.classifier.channels_first
         if not calls:
             raise ValueError(f"layer {name!r} was not reached in a forward pass, or takes no tensor")
@@ -105,8 +143,37 @@ class HeadWatch:
         else:
             call = self._one_of(list(calls), outputs)
         z = None if call.outputs is None else rows_of(call.outputs, first)
-        precision = coarser(self._precision, call.precision)
-        return Caught(rows_of(call.features, first), *self._outputs_of(z), precision)
+        return self._caught(rows_of(call.features, first), z, coarser(self._precision, call.precision))
+
+    def _caught(self, features: Tensor, z: Tensor | None, precision: torch.dtype) -> Caught:
+        final = self._output(z)
+        if self._turned and z is not None and final is not None:
+            features, z = (turned(part, final, z.shape[-1]) for part in (features, z))
+        z = self._mapped(z)
+        if z is not None and final is not None and z.numel() == final.numel():
+            self._compare(z, final)
+        return Caught(features, z, final, precision)
+
+    def _compare(self, z: Tensor, final: Tensor) -> None:
+        """Note a batch in which the model's output comes otherwise from the layer's, as with a bias for each domain."""
+        if self.later is not None or self._relation not in ("same", "affine"):
+            return
+        relation = relation_of(z, final)
+        found = output_map(z, final) if relation == "affine" else None
+        shifted = found is not None and found.scale is not None
+        if shifted or (relation is None and self._relation == "same"):
+            self.later = LATER.format(self.name)
+
+    def _check_product(self, head: FunctionalHead, made: Tensor) -> None:
+        """Raise where the product may not be the one that it was in the first batch, by what the model returned."""
+        if not head.made_anew or head.products == self._products:
+            return
+        final = self._output(made)
+        if final is None or not (relation_of(made, final) or relation_of_turned(made, final)):
+            raise ValueError(
+                f"the classifier is {self.name!r}, and which one it is changes from batch to batch: make it a layer of "
+                "its own, or run the model with forward= on batches of one length"
+            )
 
     # which call, which output -------------------------------------------------------------------------------
 
@@ -119,46 +186,56 @@ class HeadWatch:
         found = self._outputs_to_compare()
         if len(found) == 1:
             return next(iter(found.values()))
-        matching = [] if outputs is None else [tensor for tensor in found.values() if relation_of(outputs, tensor)]
-        return matching[0] if matching else None
+        if outputs is None:
+            return None
+        for relation in (relation_of, relation_of_turned):
+            matching = [tensor for tensor in found.values() if relation(outputs, tensor) is not None]
+            if matching:
+                return matching[0]
+        return None
 
-    def _outputs_of(self, z: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """What the measured classifier passes on, from the layer's own output, and the model's output."""
-        final = self._output(z)
+    def _mapped(self, z: Tensor | None) -> Tensor | None:
+        """What the measured classifier passes on, from the layer's own output."""
         if z is None or self._map is None:
-            return z, final
+            return z
         z = z[..., : self._map.outputs]
         if self._map.scale is not None and self._map.shift is not None:
             z = z * self._map.scale.to(z) + self._map.shift.to(z)
-        return z, final
+        return z
 
     def _with_map(self, classifier: Classifier, z: Tensor | None) -> Classifier:
         """The classifier together with what the model does to its outputs, class by class."""
         final = self._output(z)
-        if self._note is not None:
-            classifier = replace(classifier, note=self._note)
-        if z is None or final is None or classifier.weight is None or relation_of(z, final) != "affine":
+        relation = None if z is None or final is None else relation_of(z, final)
+        if z is not None and final is not None and (relation is None or is_turned(z, final)):
+            relation = relation_of_turned(z, final)
+            self._turned = relation is not None
+            z = turned(z, final, z.shape[-1]) if self._turned else z
+        self._relation = relation
+        note = self._note
+        if note is None and z is not None and final is not None and classifier.note is None:
+            if relation == "monotone":
+                note = RISING.format(classifier.name)
+            elif relation is None and z.numel() == final.numel() and len(self._observer.calls) <= 1:
+                note = UNLIKE.format(classifier.name, FEW if z.shape[:-1].numel() < FEWEST else "")
+        if note is not None:
+            classifier = replace(classifier, note=note)
+        if z is None or final is None or classifier.weight is None or relation != "affine":
             return classifier
         self._map = found = output_map(z, final)
         assert found is not None
-        weight, bias = classifier.weight[: found.outputs], classifier.bias
-        bias = None if bias is None else bias[: found.outputs]
-        if found.scale is None or found.shift is None:
-            return replace(classifier, weight=weight, bias=bias)
-        scale, weight = found.scale, widened(weight)
-        shift = found.shift if bias is None else scale.to(bias.device) * widened(bias) + found.shift.to(bias.device)
-        note = MAPPED.format(classifier.name)
-        return replace(classifier, weight=scale.to(weight.device)[:, None] * weight, bias=shift, note=note)
+        return classifier.mapped(found, MAPPED.format(classifier.name))
 
     def _one_of(self, calls: list[Call], outputs: dict[str, Tensor]) -> Call:
         """The call of several whose output the model returned; their mean where it returned the mean."""
         first = self.classifier.channels_first
         made = [rows_of(call.outputs, first) for call in calls if call.outputs is not None]
-        if len(made) == len(calls):
+        if len(made) == len(calls) and self._observer.runs() == 1:
             found = [{relation_of(z, tensor) for tensor in outputs.values()} for z in made]
             for relations in ({"same", "pick", "mean"}, {"affine"}, {"monotone"}):
                 fitting = [number for number, relation in enumerate(found) if relation & relations]
-                if len(fitting) == 1:
+                alike = [torch.equal(calls[number].features, calls[fitting[0]].features) for number in fitting]
+                if fitting and all(alike):  # once, or again with the same features
                     return calls[fitting[0]]
             for mean in _mean_of(calls):
                 assert mean.outputs is not None
@@ -197,13 +274,14 @@ class HeadWatch:
                 f"name it with layer={name!r} or run the model with forward="
             )
         call = self._observer.calls[-1]
-        classifier = read_classifier(name, self._modules[name], call.features, call.outputs)
+        classifier = read_classifier(name, self._modules[name], call.features, call.outputs, call.own)
         made = None if call.outputs is None else rows_of(call.outputs, classifier.channels_first)
         self._classifier = self._with_map(classifier, made)
+        self._observer.scattered = False  # they are known
 
     def _observe(self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None) -> None:
         self._observer.remove()
-        self._observer = Observer(modules, keep, most)
+        self._observer = Observer(modules, keep, most, self._scattered)
 
     def _chosen(
         self,
@@ -220,6 +298,9 @@ class HeadWatch:
         logits = {key: tensor for key, tensor in outputs.items() if key.rpartition(".")[2] == "logits"}
         wanted = logits if len(logits) == 1 else outputs
         found: list[_Match] = []
+        runs = self._observer.runs()
+        if runs > 1:
+            raise self._undecided(mine, reached, f"runs {runs} times in a pass, with unlike outputs")
         if latest is not None:
             found = _matches(latest, self._candidates[latest.name], wanted)
             if any(match.strong for match in found) and (len(wanted) == 1 or len(mine) == 1):
@@ -244,7 +325,8 @@ class HeadWatch:
         try:
             return self._by_width(left, reached, seen, OTHER)
         except ValueError:
-            raise self._undecided(mine, reached, OTHER) from None
+            rows = max((tensor.shape[:-1].numel() for tensor in wanted.values()), default=0)
+            raise self._undecided(mine, reached, OTHER + (FEW if rows < FEWEST else "")) from None
 
     def _tried(
         self, names: list[str], reached: dict[str, Reached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
@@ -287,7 +369,7 @@ class HeadWatch:
             outputs = self._returned(wanted)
             for call in self._observer.calls:
                 if any(match.strong for match in _matches(call, module, outputs)):
-                    classifier = read_classifier(name, module, call.features, call.outputs)
+                    classifier = read_classifier(name, module, call.features, call.outputs, call.own)
                     if (
                         classifier.weight is not None
                         and classifier.note is None
@@ -300,6 +382,10 @@ class HeadWatch:
         """The layer of the matches; of heads for several outputs, the one with as many outputs as classes."""
         by_key = {match.key: match for match in matching}
         names = list(dict.fromkeys(match.name for match in by_key.values()))
+        rising = list(dict.fromkeys(match.name for match in matching if not match.strong))
+        if len(rising) > 1:
+            # An output that rises with several layers, as the mean of like members of an ensemble, comes from neither.
+            raise self._undecided(rising, reached, "returns something that several layers agree with")
         if len(names) > 1:
             names = self._of_width(names, reached, seen)
         if len(names) == 1:
@@ -372,6 +458,7 @@ class HeadWatch:
         head.start()
         rerun()
         head.stop()
+        self._products = head.products
         self._classifier = self._with_map(head.classifier(), head.call()[1])
 
 
@@ -404,7 +491,7 @@ def _matches(call: Call, module: nn.Module, wanted: dict[str, Tensor], averaged:
     rows = rows_of(call.outputs, isinstance(module, _ConvNd))
     found: list[_Match] = []
     for key, tensor in wanted.items():
-        relation = relation_of(rows, tensor, averaged)
+        relation = relation_of(rows, tensor, averaged) or relation_of_turned(rows, tensor)
         if relation is not None:
             found.append(_Match(call.name, key, relation))
     return found
