@@ -85,7 +85,8 @@ def _claims(parts: Sequence[Mapping[str, Any]]) -> Table | None:
     """What the paper says, part by part; our additions are marked."""
     rows = []
     for part in parts:
-        interval = f"{shown(part['low'])} to {shown(part['high'])}" if part["low"] is not None else ""
+        known = part["low"] is not None and part["low"] != part["high"]
+        interval = f"{shown(part['low'])} to {shown(part['high'])}" if known else ""
         ours = " (ours)" if part["kind"] == "ours" else ""
         corrected = f" (erratum {part['erratum']})" if part["erratum"] is not None else ""
         rows.append(
