@@ -37,7 +37,7 @@ MATH = re.compile(r"<math\b.*?</math>", re.DOTALL)
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages and files that are made, not written."""
-    from neuralcollapse.web.explorer._static import static_page
+    from neuralcollapse.web.explorer._static import icon, static_page
 
     for name, title in MODULES.items():
         files.append(File.generated(config, f"api/{name}.md", content=api_page(name, title)))
@@ -50,6 +50,7 @@ def on_files(files: Files, config: Any) -> Files:
     files.append(File.generated(config, "changelog.md", content=changes))
     files.append(File.generated(config, "collapse.html", content=static_page()))
     files.append(File.generated(config, "assets/math.ttf", content=math_font()))
+    files.append(File.generated(config, "assets/icon.svg", content=icon()))
     return files
 
 

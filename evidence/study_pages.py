@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from neuralcollapse._support.notation import typeset, typeset_fields
+from neuralcollapse._support.theme import number
 from neuralcollapse.studies import Study, get, studies
 
 HOME = Path(__file__).resolve().parent.parent
@@ -86,7 +88,10 @@ def read_all() -> Found:
 
 def _read(name: str, folder: Path = EVIDENCE) -> dict[str, Any] | None:
     file = folder / f"{name}.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    if not file.is_file():
+        return None
+    facts = typeset_fields(json.loads(file.read_text(encoding="utf-8")), "setting")
+    return facts | {"parts": [typeset_fields(part, "says", "why", "limit") for part in facts["parts"]]}
 
 
 def _count(found: Found) -> str:
@@ -108,8 +113,8 @@ def papers_in_a_sentence() -> str:
     )
     return (
         f"Of {len(parts)} claims checked at desk size, **{verdicts.count('holds')} hold**, "
-        f"{verdicts.count('contradicted')} are contradicted, {verdicts.count('underpowered')} are too small to tell, "
-        f"and {corrected} {'was' if corrected == 1 else 'were'} stated in a form that the theory corrects.{waiting}\n"
+        f"{verdicts.count('contradicted')} are contradicted, {verdicts.count('underpowered')} are too small to tell; "
+        f"{corrected} of them {'was' if corrected == 1 else 'were'} checked as the theory corrects it.{waiting}\n"
     )
 
 
@@ -230,11 +235,11 @@ def _card(study: Study, facts: dict[str, Any] | None) -> str:
     words = f"its picture is drawn by the command below, in {study.costs['desk']}" if facts else NOT_RUN
     picture = f'<span class="nothing">{words}</span>'
     if facts and (PICTURES / f"{study.id}.svg").is_file():
-        picture = f'<img src="../evidence/{study.id}.svg" alt="{_attribute(study.question)}" loading="lazy">'
-    claim = next(part["says"] for part in facts["parts"] if part["decides"]) if facts else study.claims[0].says
+        picture = f'<img src="../evidence/{study.id}.svg" alt="{_attribute(typeset(study.question))}" loading="lazy">'
+    claim = next(part["says"] for part in facts["parts"] if part["decides"]) if facts else typeset(study.claims[0].says)
     return (
         f'<li id="{study.id.replace("/", "-")}"><a class="picture" href="../results/#{study.id.replace("/", "")}">'
-        f"{picture}</a>\n<b>{_html(study.question)}</b>\n<span>{_html(claim)}</span>\n"
+        f"{picture}</a>\n<b>{_html(typeset(study.question))}</b>\n<span>{_html(claim)}</span>\n"
         f"<span>{chip} {', '.join(_figures(study))}</span>\n<code>neuralcollapse study run {study.id}</code></li>"
     )
 
@@ -268,7 +273,7 @@ def _row(name: str, facts: dict[str, Any] | None) -> str:
 
 
 def _section(study: Study, facts: dict[str, Any] | None) -> list[str]:
-    lines = [f"### {study.id}", "", f"**{study.question}**", ""]
+    lines = [f"### {study.id}", "", f"**{typeset(study.question)}**", ""]
     if facts is None:
         return [*lines, f"It is {NOT_RUN}. What it claims: `neuralcollapse study show {study.id}`.", ""]
     lines += [f"{_sentence(facts['verdict'])} {facts['setting'] or ''}".rstrip(), ""]
@@ -281,14 +286,14 @@ def _section(study: Study, facts: dict[str, Any] | None) -> list[str]:
         source = "ours" if part["kind"] == "ours" else part["source"]
         if part["erratum"] is not None:
             source += f" ([erratum {part['erratum']}](theory.md#errata))"
-        values = study.paper_values.get(part["name"], "")
+        values = typeset(study.paper_values.get(part["name"], ""))
         entries = (part["says"], source, MARKS[part["verdict"]], _interval(part), part["limit"], values)
         lines.append("| " + " | ".join(_cell(entry) for entry in entries) + " |")
     lines += ["", *(f"- {part['name']}: {part['why']}" for part in facts["parts"] if part["why"]), ""]
     for name, rows in facts["sensitivity"].items():
         lines += _sensitivity(name, rows)
     if (PICTURES / f"{study.id}.svg").is_file():
-        lines += [f"![{study.question}](evidence/{study.id}.svg)", ""]
+        lines += [f"![{typeset(study.question)}](evidence/{study.id}.svg)", ""]
     return lines
 
 
@@ -313,7 +318,7 @@ def _interval(part: dict[str, Any]) -> str:
 
 
 def _number(value: Any) -> str:
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "" if value is None else number(value, 3) if isinstance(value, float) else str(value)
 
 
 def _cell(text: str) -> str:

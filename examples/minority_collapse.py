@@ -11,11 +11,13 @@ import sys
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from neuralcollapse.ufm import RegularizedUFM, solve
 
 LARGE, MANY = 100, 3
 COUNTS = (1, 2, 3, 4, 6, 8, 11, 15, 20, 28, 40)
+COLOURS = ("#0072B2", "#D55E00", "#009E73")
 DECAYS = (0.004, 0.008, 0.012)
 
 
@@ -41,17 +43,21 @@ def main(path: str | None = None) -> None:
     axis = figure.subplots()
     worst = 0.0
     for index, decay in enumerate(DECAYS):
-        colour = f"C{index}"
+        colour = COLOURS[index]
         found = [measured_gap(count, decay) for count in COUNTS]
         fine = [1 + step / 10 for step in range(10 * (COUNTS[-1] - 1) + 1)]
         law = [max(0.0, 1 - (MANY * LARGE + 2 * n) * decay / math.sqrt(n)) for n in fine]
-        axis.plot(fine, law, color=colour, label=rf"$\lambda_W=\lambda_H={decay:g}$")
+        axis.plot(fine, law, color=colour)
+        axis.annotate(
+            f"decay {decay:g}", (fine[-1], law[-1]), (6, 0), textcoords="offset points", color=colour, va="center"
+        )
         axis.plot(COUNTS, found, "o", ms=4, mfc="white", color=colour)
         worst = max(worst, *(abs(a - predicted_gap(n, decay)) for a, n in zip(found, COUNTS, strict=True)))
     axis.set_xscale("log")
     axis.set_xlabel("samples $n$ of each of two small classes (three have 100)")
     axis.set_ylabel("$p_k(k)-p_k(k')$")
-    axis.legend(frameon=False, fontsize=8)
+    axis.set_xticks([1, 2, 5, 10, 20, 40], ["1", "2", "5", "10", "20", "40"], minor=False)
+    axis.xaxis.set_minor_locator(NullLocator())
     axis.spines[["top", "right"]].set_visible(False)
     if path is not None:
         figure.savefig(path)

@@ -82,7 +82,8 @@ def draw(runs: dict[str, Run], path: Path) -> None:
 
     mpl.rcParams["svg.fonttype"] = "none"
     mpl.rcParams["svg.hashsalt"] = "neuralcollapse"
-    colours = ["#000000", "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"]  # Okabe and Ito
+    # Okabe and Ito's; the first four are those that these losses have in every picture.
+    colours = ["#0072B2", "#009E73", "#E69F00", "#D55E00", "#56B4E9", "#000000", "#CC79A7"]
     dashes = ["-", "--", "-.", ":", "-", "--", "-."]
     figure, panels = plt.subplots(1, 3, figsize=(9.6, 3.4), layout="constrained")
     for panel, metric in zip(panels, METRICS, strict=True):

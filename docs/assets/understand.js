@@ -36,12 +36,23 @@ function mergesBelow(samples, weightDecay, featureDecay) {
   return samples ** 2 * weightDecay * featureDecay;
 }
 
-/** @param {number} number */
+// What follows from that count for classes of so many samples.
+/** @param {number} merges @param {number} perClass */
+function whoMerges(merges, perClass) {
+  if (merges >= perClass) return "all classes are that small, and nothing is learned";
+  const largest = Math.floor(merges);
+  if (largest < 1) return "no class is that small; turn the decay or the number of samples up";
+  return largest === 1 ? "classes of a single sample merge" : `classes of at most ${largest} samples merge`;
+}
+
+/** A number as everywhere in the package: 0.0005 is 5×10⁻⁴. @param {number} number */
 function shown(number) {
-  if (number === 0) return "0";
-  return Math.abs(number) < 1e-3 || Math.abs(number) >= 1e5
-    ? number.toExponential(2)
-    : String(Number(number.toPrecision(4)));
+  const size = Math.abs(number),
+    sign = number < 0 ? "−" : "";
+  if (size === 0 || (size >= 1e-3 && size < 1e5)) return `${sign}${Number(size.toPrecision(4))}`;
+  const [front, power] = size.toExponential(2).split("e");
+  const raised = [...String(Number(power))].map((digit) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(digit)]).join("");
+  return `${sign}${Number(front)}×10${raised}`;
 }
 
 /** @param {HTMLElement} essay */
@@ -50,9 +61,10 @@ function update(essay) {
     Number(/** @type {HTMLInputElement} */ (essay.querySelector(`[name=${name}]`)).value);
   const classes = read("classes"),
     perClass = read("perClass"),
-    decay = 10 ** read("decay"),
+    decay = Number((10 ** read("decay")).toPrecision(2)),
     temperature = read("temperature");
   const best = optimum(classes, perClass, decay, decay);
+  const merges = mergesBelow(classes * perClass, decay, decay);
   /** @type {Record<string, number | string>} */
   const numbers = {
     classes,
@@ -69,7 +81,9 @@ function update(essay) {
     chance: Math.log(classes),
     largest: 1 / (classes * Math.sqrt(perClass)),
     sphere: onSpheres(classes, temperature),
-    merges: mergesBelow(classes * perClass, decay, decay),
+    all: classes * perClass,
+    merges,
+    merging: whoMerges(merges, perClass),
     regime: best.learned ? "all classes are learned" : "nothing is learned: zero is best",
   };
   for (const place of /** @type {NodeListOf<HTMLElement>} */ (essay.querySelectorAll("[data-number]"))) {
@@ -79,7 +93,7 @@ function update(essay) {
 }
 
 if (typeof module !== "undefined") {
-  module.exports = { optimum, onSpheres, mergesBelow };
+  module.exports = { optimum, onSpheres, mergesBelow, whoMerges, shown };
 } else {
   const essay = /** @type {HTMLElement} */ (document.querySelector(".essay"));
   essay.addEventListener("input", () => update(essay));

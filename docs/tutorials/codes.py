@@ -12,7 +12,7 @@ for classes, dim in ((4, 3), (6, 4), (6, 3), (12, 3)):
     code = nc.frames.softmax_code(classes, dim)
     distances = nc.frames.one_vs_rest(code)
     smallest, proved = float(distances.distances.min()), float(distances.lower_bounds.min())
-    print(f"{classes:2} classes in {dim} dimensions: {smallest:.6f} from the hull of the others, at least {proved:.6f}")
+    print(f"{classes:2} classes in {dim} dimensions: {smallest:.6f} apart, proved {proved:.6f}")
     assert proved <= smallest + 1e-12
 
 # %% [markdown]
@@ -22,9 +22,14 @@ for classes, dim in ((4, 3), (6, 4), (6, 3), (12, 3)):
 model = nc.ufm.NormalizedUFM("ce", num_classes=12, per_class=1, dim=3, temperature=20.0)
 trace = nc.ufm.solve(model, "lbfgs", seed=1, tol=1e-9, max_iter=3000, record=("value",))
 report = nc.measure(
-    trace.point.H, model.labels, trace.point.W, metrics=["one_vs_rest_weight", "uniformity_means", "nc3_cosine"]
+    trace.point.H,
+    model.labels,
+    trace.point.W,
+    metrics=["one_vs_rest_weight", "uniformity_means", "nc3_cosine"],
 )
-print(f"reached {report.one_vs_rest_weight:.4f}; the icosahedron has {nc.frames.known_code_distance(12, 3):.4f}")
+print(
+    f"reached {report.one_vs_rest_weight:.4f}; the icosahedron has {nc.frames.known_code_distance(12, 3):.4f}"
+)
 
 # %% [markdown]
 # It depends on the temperature. Six classes in four dimensions can be two triangles in orthogonal planes (3+3) or a

@@ -45,8 +45,9 @@ for count, measured, predicted in zip(counts, found, law, strict=True):
 
 figure = Figure(figsize=(5.5, 3), layout="constrained")
 axis = figure.subplots()
-axis.plot(counts, law, label="law")
-axis.plot(counts, found, "o", mfc="white", label="solved and certified")
+axis.plot(counts, law, color="#0072B2", label="law")
+axis.plot(counts, found, "o", color="#D55E00", mfc="white", label="solved and certified")
+axis.spines[["top", "right"]].set_visible(False)
 axis.set(xlabel="samples of each small class", ylabel="gap between them")
 axis.legend(frameon=False)
 
@@ -58,7 +59,9 @@ axis.legend(frameon=False)
 total = sum(LARGE) + 2 * 4
 for power in (0.0, 0.5, 1.0):
     weights = [(total / (5 * count)) ** power for count in (*LARGE, 4, 4)]
-    model = nc.ufm.RegularizedUFM(nc.losses.CrossEntropy(class_weights=weights), 5, [*LARGE, 4, 4], 8, DECAY, DECAY)
+    model = nc.ufm.RegularizedUFM(
+        nc.losses.CrossEntropy(class_weights=weights), 5, [*LARGE, 4, 4], 8, DECAY, DECAY
+    )
     print(f"weights n^-{power:g}: learned classes {model.learned_classes()}")
 print(f"with weights 1/n, classes of {1 / (5 * DECAY) ** 2:.0f} samples would merge first")
 

@@ -48,7 +48,9 @@ for name in ("nc1", "nc2", "nc3", "nc4_mismatch"):
 # %%
 with torch.no_grad():
     features = model[:-1](images)
-low, high = nc.measure(features, labels, model[-1].weight, model[-1].bias, intervals=0.95).intervals["nc1"]
+low, high = nc.measure(
+    features, labels, model[-1].weight, model[-1].bias, intervals=0.95
+).intervals["nc1"]
 print(f"nc1 {after.nc1:.3g}, 95 % interval {low:.3g} to {high:.3g}")
 
 # %% [markdown]

@@ -18,7 +18,9 @@ print(f"{best.regime}: value {best.value:.9f}, logit scale {best.logit_scale:.4f
 # A solver that knows nothing of it goes to the same value from a random start. Its trace has NC1 and NC2 on the way:
 
 # %%
-trace = nc.ufm.solve(model, method="gradient-descent", seed=0, record=("gap", "nc1", "nc2"), every=1)
+trace = nc.ufm.solve(
+    model, method="gradient-descent", seed=0, record=("gap", "nc1", "nc2"), every=1
+)
 print(f"{trace.message}; {trace.value - best.value:.1e} above the closed form")
 figure = trace.plot()
 
@@ -39,7 +41,9 @@ assert certificate.verdict == "global minimum"
 origin = trace.point * 0.0
 place = origin
 while (saddle := model.certify(place)).verdict == "strict saddle":
-    print(f"strict saddle at {saddle.value:.4f}: curvature {saddle.curvature:.3g}, gap {saddle.gap:.3g}")
+    print(
+        f"strict saddle at {saddle.value:.4f}: curvature {saddle.curvature:.3g}, gap {saddle.gap:.3g}"
+    )
     place = nc.ufm.solve(model, method="lbfgs", start=place + saddle.escape * 0.1, tol=1e-10).point
 print(f"{saddle.verdict} at {saddle.value:.4f}")
 assert saddle.verdict == "global minimum"

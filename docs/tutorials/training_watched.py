@@ -26,7 +26,9 @@ for epoch in range(1, 61):
         optimizer.step()
     report = nc.integrations.record_collapse(model, loader, epoch, [log], extra={"loss": loss})
 
-print(f"accuracy {report.accuracy:.3f}, nc1 {report.nc1:.3g}, nc2 {report.nc2:.3g}, nc3 {report.nc3:.3g}")
+print(
+    f"accuracy {report.accuracy:.3f}, nc1 {report.nc1:.3g}, nc2 {report.nc2:.3g}, nc3 {report.nc3:.3g}"
+)
 
 # %% [markdown]
 # The rows can be read by anything (one JSON object a line), and drawn:
@@ -56,7 +58,9 @@ picture = nc.plot_history(run.folder)
 # %%
 rows = [row for row in run.history if row["split"] == "train"]
 fitted = next(row for row in rows if row["accuracy"] == 1.0)
-print(f"all training images are right from epoch {fitted['epoch']} on; nc1 was {fitted['nc1']:.3g} then")
+print(
+    f"all training images are right from epoch {fitted['epoch']} on; nc1 was {fitted['nc1']:.3g} then"
+)
 print(f"at the end it is {rows[-1]['nc1']:.3g}")
 assert rows[-1]["nc1"] < fitted["nc1"] / 2
 

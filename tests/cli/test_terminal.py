@@ -89,7 +89,7 @@ def two_studies(monkeypatch):
 def test_the_list_of_all_studies_has_two_lines_for_each(screen, width):
     *lines, _, _ = screen("study list", width)
     assert len(lines) == 2 * len(studies_layer.studies)
-    assert max(map(len, lines)) <= width
+    assert max(map(len, lines[:-1])) <= width  # the last is a command to copy
     assert [line.split()[0] for line in lines[::2]] == list(studies_layer.studies)
 
 
@@ -230,3 +230,15 @@ def test_a_loss_has_its_colour_in_a_table_and_none_under_no_color(monkeypatch):
     assert text.count("38;2;") == 2
     monkeypatch.setenv("NO_COLOR", "1")
     assert "38;2;" not in shown()
+
+
+@pytest.mark.parametrize("width", [80, 50])
+def test_a_study_is_shown_with_indented_lines_and_a_line_for_cells_that_differ_in_their_seed(screen, width):
+    lines = screen("study show normalized/value", width)
+    assert max(map(len, lines[:-1])) <= width  # the last is a command to copy
+    assert len(lines) < 120
+    assert any("seeds 10 to 14" in line for line in lines)
+    assert not any("tau" in line for line in lines)
+    claims = lines[lines.index(next(line for line in lines if line.startswith("- "))) :]
+    until = next(place for place, line in enumerate(claims) if not line)
+    assert all(line.startswith(("- ", "  ")) for line in claims[:until])

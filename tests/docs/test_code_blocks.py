@@ -92,3 +92,24 @@ def commands():
 @pytest.mark.parametrize(("page", "command"), sorted(set(commands())))
 def test_a_command_of_a_page_is_understood(page, command):
     app.parse_args(shlex.split(command), exit_on_error=False, print_error=False)
+
+
+FITS = 110
+"""Columns of code in the documentation's width on a screen of 1280 pixels."""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_lines_of_code_fit_their_column(name):
+    inside, wide = False, []
+    for line in PAGES[name].splitlines():
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        elif inside and len(line) > FITS:
+            wide.append(line)
+    assert wide == []
+
+
+@pytest.mark.parametrize("path", sorted((HOME / "docs" / "tutorials").glob("*.py")), ids=lambda path: path.stem)
+def test_lines_of_tutorials_fit_their_column(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > FITS and not line.startswith("# ")] == []

@@ -40,3 +40,21 @@ def test_the_essay_agrees_with_the_package():
     assert {entry[0]["learned"] for entry in found} == {True, False}
     model = nc.ufm.RegularizedUFM("ce", 5, [100, 100, 100, 2, 2], 8, 0.008, 0.008)
     assert threshold == pytest.approx(model.count_threshold(), rel=1e-12)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_essay_writes_numbers_as_the_package_does_and_no_fraction_of_a_sample():
+    program = f"""
+    const essay = require({json.dumps(str(SCRIPT))});
+    console.log(JSON.stringify([0, 0.5, -1 / 3, 5e-4, 1.25e-7, 123456].map(essay.shown)));
+    console.log(JSON.stringify([0.04, 1.9, 6.4, 100].map((count) => essay.whoMerges(count, 100))));
+    """
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    numbers, words = (json.loads(line) for line in done.stdout.splitlines())
+    assert numbers == ["0", "0.5", "−0.3333", "5×10⁻⁴", "1.25×10⁻⁷", "1.23×10⁵"]
+    assert [word.split(",")[0].split(";")[0] for word in words] == [
+        "no class is that small",
+        "classes of a single sample merge",
+        "classes of at most 6 samples merge",
+        "all classes are that small",
+    ]

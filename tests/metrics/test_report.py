@@ -292,3 +292,16 @@ def test_the_torchmetrics_metric_draws_itself(tmp_path):
     assert drawn(figure, tmp_path)
     with pytest.raises(ValueError, match="ax must be None"):
         metric.plot(ax=axes[0])
+
+
+def test_names_at_the_ends_of_equal_curves_stand_one_above_the_other():
+    rows = [
+        {"epoch": epoch, "split": part, **dict.fromkeys(("nc1", "nc2", "nc3", "loss"), 1 / epoch)}
+        for epoch in (1, 2, 3)
+        for part in ("train", "test")
+    ]
+    figure = nc.plot_history(rows, ["nc1", "nc2", "nc3", "loss"])
+    places = sorted(text.xyann[1] for text in figure.axes[0].texts)
+    assert len(places) == 2
+    assert places[1] - places[0] >= 8
+    assert len({axis.get_subplotspec().colspan.start for axis in figure.axes}) == 2

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .registry import Spec
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -36,7 +37,9 @@ __all__ = [
     "class_colour",
     "look_of",
     "number",
+    "plain_axes",
     "plain_decimals",
+    "regime_colour",
     "series_colour",
     "series_mark",
     "whole_epochs",
@@ -141,6 +144,28 @@ def series_mark(label: object, others: Iterable[object] = ()) -> Mark:
 def class_colour(label: int) -> str:
     """The colour of a class; they repeat after ten."""
     return CLASSES[label % len(CLASSES)]
+
+
+REGIMES = {
+    "zero": GREY,
+    "neural collapse": BLUE,
+    "neural collapse with a common direction": SKY,
+    "orthogonal frame": PURPLE,
+    "low rank": ORANGE,
+    "broken symmetry": RED,
+    "unknown": YELLOW,
+}
+
+
+def regime_colour(regime: str) -> str:
+    """The colour of a regime in a phase diagram, the same as in the explorer."""
+    return REGIMES.get(regime, GREEN)
+
+
+def plain_axes(axes: "Axes") -> None:
+    """Lines on two sides only, and small numbers at them."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
 
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

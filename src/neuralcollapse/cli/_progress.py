@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TimeElapsedColumn
 
+from .._support.notation import typeset
 from ._terminal import say_next, styled, terminal, text_column
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class StudiesBar(Bar):
         console.print(styled((outcome.study.name, "bold"), f" ({outcome.profile}): ", verdict))
         for part in outcome.parts:
             ours = " (ours)" if part.kind == "ours" else ""
-            console.print(styled("  ", (part.verdict, MARKS[part.verdict]), f"{ours}: {part.says} {part.why}".rstrip()))
+            said = typeset(f"{ours}: {part.says} {part.why}".rstrip())
+            console.print(styled("  ", (part.verdict, MARKS[part.verdict]), said))
         for name, error in outcome.failures.items():
             console.print(f"  failed: {name}: {error}")
         console.print(f"  picture: {outcome.folder / 'figure.svg'}")

@@ -1,10 +1,12 @@
 """Studies in words: the list, and all that one of them plans and claims."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._support.notation import typeset
 from ._progress import MARKS
 from ._terminal import at_a_word, styled
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["figures_of", "print_list", "print_study", "study_facts", "verdicts_in"]
 
+SEED = "seed"
 SOURCES = {"text": "from the paper's text", "code": "from its released code", "guess": "our guess"}
 
 
@@ -55,7 +58,7 @@ def print_list(console: "Console", every: Sequence["Study"], verdicts: Mapping[s
             if words and head.cell_len + 2 + len(words) <= console.width:
                 head.append("  ").append(words, style)
         console.print(head, no_wrap=True)
-        console.print(Text(f"  {at_a_word(one.question, console.width - 2)}", style="dim"), no_wrap=True)
+        console.print(Text(f"  {at_a_word(typeset(one.question), console.width - 2)}", style="dim"), no_wrap=True)
 
 
 def study_facts(study: "Study", profile: "Profile", planned: Sequence["Planned"]) -> dict[str, Any]:
@@ -87,44 +90,72 @@ def claim_facts(claim: "Claim") -> dict[str, Any]:
 def print_study(console: "Console", study: "Study", profile: "Profile", planned: Sequence["Planned"]) -> None:
     """Question, claims, setting, where the settings come from, and the cells."""
 
-    def say(text: str) -> None:
-        console.print(text)
+    def say(text: str, indent: int = 0) -> None:
+        # A line that goes on begins below its first word, so that claims stay apart.
+        console.print(
+            textwrap.fill(
+                text,
+                console.width,
+                subsequent_indent=" " * indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+
+    def say_symbols(text: str, indent: int = 0) -> None:
+        say(typeset(text), indent)
 
     console.print(styled((study.id, "bold"), f"  ({study.paper} paper, {figures_of(study)})"))
-    say(study.question)
-    say(f"\nWhat is claimed ({study.costs[profile]} at profile {profile}):")
+    say_symbols(study.question)
+    console.print()
+    say(f"What is claimed ({study.costs[profile]} at profile {profile}):")
     for claim in study.claims:
         mark = "ours" if claim.kind == "ours" else claim.source
         corrected = f", corrected by erratum {claim.erratum}" if claim.erratum is not None else ""
-        say(f"- {claim.says} ({mark}{corrected})")
-        say(f"  limit: {claim.limit.words(claim.unit)}")
+        say_symbols(f"- {claim.says} ({mark}{corrected})", 2)
+        say_symbols(f"  limit: {claim.limit.words(claim.unit)}", 4)
         if claim.floor:
-            say(f"  a contradiction presupposes: {claim.floor}")
+            say_symbols(f"  a contradiction presupposes: {claim.floor}", 4)
         if claim.name in study.paper_values:
-            say(f"  the paper's numbers: {study.paper_values[claim.name]}")
+            say_symbols(f"  the paper's numbers: {study.paper_values[claim.name]}", 4)
         if claim.decides_at:
-            say(f"  would be decided by: {claim.decides_at}")
+            say_symbols(f"  would be decided by: {claim.decides_at}", 4)
     if study.setting.get(profile):
-        say(f"\nSetting: {study.setting[profile]}")
+        console.print()
+        say_symbols(f"Setting: {study.setting[profile]}")
     if profile == "paper" and study.provenance:
         for kind, words in SOURCES.items():
             names = [name for name, source in study.provenance.items() if source == kind]
             if names:
                 say(f"{words[0].upper()}{words[1:]}: {', '.join(names)}.")
+    console.print()
     _print_cells(say, planned)
 
 
-def _print_cells(say: Any, planned: Sequence["Planned"]) -> None:
+def _print_cells(say: "Callable[..., None]", planned: Sequence["Planned"]) -> None:
+    """What all cells have, then what sets them apart: cells that differ in their seed alone share a line."""
     specs = [_flat(entry.cell.spec()) for entry in planned]
     common = {k: v for k, v in specs[0].items() if all(spec.get(k, ...) == v for spec in specs)}
     kinds = ", ".join(dict.fromkeys(entry.cell.kind for entry in planned))
-    say(f"\n{len(planned)} cells ({kinds}).{' All have:' if common else ''}")
+    say(f"{len(planned)} cells ({kinds}).{' All have:' if common else ''}")
     for key, value in common.items():
-        say(f"  {key} = {_shown(value)}")
-    say("Each has besides:" if common else "Each has:")
+        say(f"  {key} = {_shown(value)}", 4)
+    groups: dict[str, list[Any]] = {}
     for entry, spec in zip(planned, specs, strict=True):
-        own = ", ".join(f"{key}={_shown(value)}" for key, value in spec.items() if key not in common)
-        say(f"  {entry.cell.key}  {own or entry.name}")
+        own = ", ".join(f"{key}={_shown(value)}" for key, value in spec.items() if key not in common and key != SEED)
+        groups.setdefault(own or ("" if SEED in spec else entry.name), []).append(spec.get(SEED))
+    say("They differ in (their keys: --json):" if len(groups) > 1 or any(groups) else "They differ in their seeds:")
+    for own, seeds in groups.items():
+        words = _seeds(seeds) if SEED not in common and None not in seeds else ""
+        say(f"  {'; '.join(filter(None, (own, words)))}", 4)
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """Such as "seeds 10 to 14", or "seed 3"."""
+    each = sorted(set(seeds))
+    if len(each) > 2 and each == list(range(each[0], each[-1] + 1)):
+        return f"seeds {each[0]} to {each[-1]}"
+    return f"{'seed' if len(each) == 1 else 'seeds'} {', '.join(map(str, each))}"
 
 
 def _flat(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

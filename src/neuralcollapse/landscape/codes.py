@@ -9,6 +9,7 @@ import numpy as np
 
 from .._support.checks import integer, positive_scale
 from .._support.roots import root
+from .._support.theme import plain_axes, series_colour
 from ..ufm.normalized.optimum import partitions, simplices_value
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ class CodeDiagram:
         axis = figure.subplots()
         excess = self.values / self.values.min(axis=0) - 1
         winners = set(self.best)
+        named = [_name(code) for code in self.codes if code in winners]
         for code, row in zip(self.codes, excess, strict=True):
             won = code in winners
             axis.plot(
                 self.temperatures,
                 row,
-                color=None if won else "0.85",
+                color=series_colour(_name(code), named) if won else "0.85",
                 label=_name(code) if won else None,
                 zorder=2 if won else 1,
             )
@@ -66,10 +68,11 @@ class CodeDiagram:
         # Differences are tiny at low temperatures, and zero for the best.
         axis.set_yscale("symlog", linthresh=1e-5)
         axis.set_ylim(bottom=0)
-        axis.set_xlabel("temperature")
+        axis.set_xlabel("temperature τ")
         axis.set_ylabel("loss over the best, less 1")
         axis.set_title(f"{self.num_classes} classes in {self.dim} dimensions: orthogonal simplices")
-        axis.legend()
+        axis.legend(frameon=False)
+        plain_axes(axis)
         return figure
 
 

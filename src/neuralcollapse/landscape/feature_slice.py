@@ -70,7 +70,7 @@ class FeatureSlice:
         figure.colorbar(drawn, label=f"loss: {self._loss.spec}")
         axis.set_xlabel("norm of the feature")
         axis.set_ylabel("angle to its own classifier")
-        axis.set_yticks([-math.pi, 0, math.pi], ["-π", "0", "π"])
+        axis.set_yticks([-math.pi, 0, math.pi], ["−π", "0", "π"])
         return figure
 
     def _directions(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

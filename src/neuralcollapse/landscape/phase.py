@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._support.theme import INK_ON_BRIGHT, plain_axes, plain_decimals, regime_colour
 from ..losses import LogitLoss, Transition
 from ..ufm import RegularizedUFM
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["PhaseDiagram", "phase_diagram"]
+
+SHARE_WITH_NAME = 0.08
+LONGEST_NAME = 20
+"""Letters that fit into a region of that share."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,14 @@ class PhaseDiagram:
     boundary: Transition | None
 
     def plot(self) -> "Figure":
-        """The regimes as coloured cells over both decays, on logarithmic axes, as a matplotlib figure."""
+        """The regimes as coloured cells over both decays, on logarithmic axes, as a matplotlib figure.
+
+        A regime's name stands in its region; those with little room have theirs in a legend.
+        """
+        from matplotlib.colors import ListedColormap
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
+        from scipy.ndimage import distance_transform_edt
 
         names = sorted(set(self.regimes.ravel().tolist()))
         cells = np.vectorize(names.index)(self.regimes)
@@ -41,19 +51,33 @@ class PhaseDiagram:
         axis = figure.subplots()
         axis.set_xscale("log")
         axis.set_yscale("log")
-        mesh = axis.pcolormesh(
+        axis.pcolormesh(
             _edges(self.feature_decays),
             _edges(self.weight_decays),
             cells,
-            cmap="viridis",
-            vmin=0,
-            vmax=max(len(names) - 1, 1),
+            cmap=ListedColormap([regime_colour(name) for name in names]),
+            vmin=-0.5,
+            vmax=len(names) - 0.5,
+            alpha=0.75,
+            linewidth=0,
+            rasterized=True,  # as vectors, the page shines through between neighbours
         )
-        colours = mesh.to_rgba(np.arange(len(names), dtype=np.float64))
-        patches = [Patch(color=tuple(colour), label=name) for colour, name in zip(colours, names, strict=True)]
-        figure.legend(handles=patches, loc="outside lower center", ncols=2)
+        narrow = []
+        for place, name in enumerate(names):
+            # The cell that is farthest from all others and from the edges has the most room around it.
+            room = np.asarray(distance_transform_edt(np.pad(cells == place, 1)))[1:-1, 1:-1]
+            row, column = np.unravel_index(np.argmax(room), room.shape)
+            if np.mean(cells == place) < SHARE_WITH_NAME or len(name) > LONGEST_NAME:
+                narrow.append(Patch(color=regime_colour(name), alpha=0.75, label=name))
+                continue
+            spot = self.feature_decays[int(column)], self.weight_decays[int(row)]
+            axis.annotate(name, spot, ha="center", va="center", fontsize=10, color=INK_ON_BRIGHT)
+        if narrow:
+            figure.legend(handles=narrow, loc="outside lower center", ncols=2, frameon=False)
         axis.set_xlabel("feature decay")
         axis.set_ylabel("weight decay")
+        plain_axes(axis)
+        plain_decimals(figure)
         return figure
 
 

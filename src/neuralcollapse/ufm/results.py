@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .._support.files import damaged, digests, sealed, unsealed, write_json, write_text
 from .._support.tensors import read_tensors, write_tensors
-from .._support.theme import BLUE, plain_decimals
+from .._support.theme import BLUE, plain_axes, plain_decimals
 from .point import Point, load_point, save_point
 from .problem import Problem
 
@@ -187,10 +187,11 @@ class Trace:
                 column = [entry - min(finite) for entry in column]
             positive = [entry for entry in column if entry > 0]
             axis.plot(steps, column, color=BLUE, marker="." if len(steps) < 30 else None)
-            if positive and all(not entry < 0 for entry in column) and name != "accuracy":
+            if len(positive) > 1 and all(not entry < 0 for entry in column) and name != "accuracy":
                 axis.set_yscale("log")
-            axis.set_title(f"{name} - lowest" if excess else name)
-            axis.set_xlabel("iteration")
+            axis.set_title(f"{name} − lowest" if excess else name, fontsize=10)
+            axis.set_xlabel("iteration", fontsize=8)
+            plain_axes(axis)
         plain_decimals(figure)
         return figure
 

@@ -204,6 +204,7 @@ def test_a_click_on_a_phase_goes_to_collapse(watched):
     page = watched.open("tab=landscape")
     page.wait_for_selector("#phases-b .plotly .nsewdrag")
     watched.settle()
+    page.locator("#phases-b").scroll_into_view_if_needed()
     box = page.locator("#phases-b .plotly .nsewdrag").first.bounding_box()
     page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 0.4 * box["height"])
     page.wait_for_selector("#panel-collapse:not([hidden])")

@@ -74,6 +74,16 @@ def test_the_page_says_what_it_should(everything):
     assert "ValueError" in page.words
 
 
+def test_a_long_claim_wraps_and_its_formulas_have_signs(tmp_path):
+    claim = make_part(
+        says="No value of xi(rho) is below that of the global minimum, relative to it.", low=0.5, high=0.5
+    )
+    make_study(tmp_path / "results", parts=[claim])
+    page = nc.report.write([tmp_path / "results"], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<th scope="row" class="long">No value of ξ(ρ) is below' in page
+    assert "0.5 to 0.5" not in page
+
+
 def test_a_variation_is_marked_and_its_command_repeats_it(tmp_path):
     varied = {"settings": {"epochs": 50, "loss": "focal:gamma=2"}, "seeds": [1, 2]}
     make_study(tmp_path / "results", variation=varied, sensitivity={"distance": [{"start": "small", "ratio": 0.7321}]})

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..._support.theme import number
 from ..definitions._registry import METRICS
 
 if TYPE_CHECKING:
@@ -105,9 +106,8 @@ def _words(metric: str, value: float, random: float | None) -> str:
     ratio = random / value
     if ratio < 1.1:
         return "as in random features"
-    if ratio >= 1e4:
-        return f"1e{math.log10(ratio):.0f} times less than random"
-    return f"{ratio:.0f} times less than random" if ratio >= 10 else f"{ratio:.1f} times less than random"
+    digits = 1 if ratio >= 1e4 else 4
+    return f"{number(round(ratio, 0 if ratio >= 10 else 1), digits)} times less than random"
 
 
 def headline(found: list[Gauge]) -> str:

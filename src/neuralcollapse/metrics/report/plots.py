@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..._support.checks import describe
-from ..._support.theme import BLUE, GREEN, GREY, GRID, class_colour, number, plain_decimals, series_colour, series_mark
+from ..._support.theme import (
+    BLUE,
+    GREEN,
+    GREY,
+    GRID,
+    class_colour,
+    number,
+    plain_axes,
+    plain_decimals,
+    series_colour,
+    series_mark,
+)
 from ..definitions._registry import METRICS
 from .gauges import CHOICES, Gauge, gauges, headline
 from .report import CollapseReport
@@ -21,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["plot_history", "plot_report", "read_history"]
 
 STEPS = ("epoch", "step", "iteration")
+LINE = 9.0
+"""Points between the names of two lines."""
 LISTED_CLASSES = 30
 """Classes up to which each has its name below its bar."""
 
@@ -85,7 +98,7 @@ def _draw_margins(axes: "Axes", report: CollapseReport) -> None:
     axes.axhline(0, color=GRID, linewidth=1, zorder=0)
     axes.set_xlabel("% of the samples, sorted")
     axes.set_title("Cosine margin (dashed: at collapse)", fontsize=10)
-    _plain(axes)
+    plain_axes(axes)
 
 
 def _draw_classes(axes: "Axes", report: CollapseReport) -> None:
@@ -100,12 +113,7 @@ def _draw_classes(axes: "Axes", report: CollapseReport) -> None:
         axes.set_xticks(range(len(values)), list(rows.names), fontsize=7, rotation=90 if long else 0)
     axes.set_xlabel("class")
     axes.set_title("Spread within each class, $\\sqrt{\\mathrm{tr}\\,\\Sigma_k}$", fontsize=10)
-    _plain(axes)
-
-
-def _plain(axes: "Axes") -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
+    plain_axes(axes)
 
 
 def plot_history(
@@ -135,11 +143,14 @@ def plot_history(
         where = f"{rows_or_path}: " if isinstance(rows_or_path, str | os.PathLike) else ""
         raise ValueError(f"{where}the history holds no metrics to draw")
     axis = next((name for name in STEPS if any(name in row for row in rows)), None)
-    columns = min(len(names), 3)
+    # Four panels are a square, not three and one.
+    columns = 2 if len(names) == 4 else min(len(names), 3)
     lines = -(-len(names) // columns)
-    figure = _figure(3.4 * columns, 2.6 * lines)
-    panels = figure.subplots(lines, columns, squeeze=False).flatten()
+    figure = _figure(3.4 * columns, 2.7 * lines)
+    # A title stands apart from the axis above it.
+    panels = figure.subplots(lines, columns, squeeze=False, gridspec_kw={"hspace": 0.08}).flatten()
     splits = list(dict.fromkeys(str(row.get("split", "")) for row in rows))
+    ends: list[tuple[str, tuple[float, float], str]] = []
     for panel, name in zip(panels, names, strict=False):
         for part in splits:
             points = [
@@ -152,17 +163,27 @@ def plot_history(
                 look |= {"markevery": max(1, len(points) // 8), "markersize": 3.5}
                 panel.plot(*zip(*points, strict=True), **look)
                 if part and len(splits) > 1 and panel is panels[0]:
-                    # At the end of its line, in its colour: no legend has to be searched.
-                    place = {"textcoords": "offset points", "xytext": (4, 0), "va": "center", "fontsize": 8}
-                    panel.annotate(part, points[-1], color=look["color"], annotation_clip=False, **place)
+                    ends.append((part, points[-1], series_colour(part, splits)))
         _scale(panel)
         panel.set_title(name, fontsize=10)
         panel.set_xlabel(axis or "row", fontsize=8)
-        _plain(panel)
+        plain_axes(panel)
+    _name_ends(panels[0], ends)
     for panel in panels[len(names) :]:
         panel.set_visible(False)
     plain_decimals(figure)
     return figure
+
+
+def _name_ends(panel: "Axes", ends: "Sequence[tuple[str, tuple[float, float], str]]") -> None:
+    """Names at the ends of lines, in their colours, so that no legend has to be searched; one above the other."""
+    height = panel.get_window_extent().height * 72 / panel.figure.dpi
+    lowest = -math.inf
+    for name, end, colour in sorted(ends, key=lambda entry: entry[1][1]):
+        place = float(panel.transLimits.transform(panel.transScale.transform(end))[1]) * height
+        lowest = max(place, lowest + LINE)
+        offset = {"textcoords": "offset points", "xytext": (4, lowest - place), "va": "center", "fontsize": 8}
+        panel.annotate(name, end, color=colour, annotation_clip=False, **offset)
 
 
 def _scale(panel: "Axes") -> None:

@@ -137,7 +137,9 @@ class Landscape(Study):
         from plotly.subplots import make_subplots
 
         count = results.labels("K")[0]
-        scene = {"xaxis_title": "norm s", "yaxis_title": "angle theta", "zaxis_title": "loss"}
+        # From a little farther than plotly's own place: titles of axes are cut at the edge of their scene.
+        scene = {"xaxis_title": "norm s", "yaxis_title": "angle θ", "zaxis_title": "loss"}
+        scene |= {"camera_eye": {"x": 1.6, "y": 1.6, "z": 1.3}, "camera_center": {"x": 0, "y": 0, "z": -0.15}}
         picture = make_subplots(2, 2, specs=[[{"type": "surface"}] * 2] * 2, subplot_titles=SURFACES)
         for place, name in enumerate(SURFACES):
             value = results.only(loss=name, K=count)

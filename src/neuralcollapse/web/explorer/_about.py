@@ -6,6 +6,7 @@ from typing import Any
 
 from ... import __version__, losses
 from ..._support.model_fields import ModelField, models_by_fields
+from ..._support.notation import typeset
 from ...losses import LogitLoss
 from ...ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM, methods
 from ...ufm.solvers import methods_registry
@@ -54,7 +55,7 @@ def _loss(name: str) -> dict[str, Any]:
         for field in fields(loss)  # type: ignore[arg-type]
         if isinstance(getattr(loss, field.name), float)
     ]
-    return {"name": name, "summary": loss.summary, "parameters": parameters}
+    return {"name": name, "summary": typeset(loss.summary), "parameters": parameters}
 
 
 def _field(field: ModelField) -> dict[str, Any]:

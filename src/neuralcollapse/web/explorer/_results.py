@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..._support.notation import typeset_fields
+
 __all__ = ["ResultsFolder", "UnknownStudyError"]
 
 LISTED = ("id", "paper", "figures", "question", "profile", "verdict")
 SHOWN = (*LISTED, "parts", "setting", "variation", "cpu_minutes")
+SAID = ("says", "why", "limit")
 LARGEST = 20 << 20
 """Bytes up to which a file is read."""
 ROWS = 500
@@ -30,7 +33,7 @@ class ResultsFolder:
         found = []
         for name, path in self._paths().items():
             facts = _read_object(path / "study.json")
-            entry = {key: facts.get(key) for key in LISTED}
+            entry = typeset_fields({key: facts.get(key) for key in LISTED}, "question")
             found.append({**entry, "id": name, "error": None if facts else "study.json cannot be read"})
         return {"folder": str(self.folder), "studies": found}
 
@@ -45,9 +48,11 @@ class ResultsFolder:
         table = _read(path / "table.json") if self._inside(path / "table.json") else None
         rows = [row for row in table if isinstance(row, dict)] if isinstance(table, list) else []
         return {
-            **{key: facts.get(key) for key in SHOWN},
+            **typeset_fields({key: facts.get(key) for key in SHOWN}, "question", "setting"),
             "id": name,
-            "parts": [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else [],
+            "parts": [typeset_fields(part, *SAID) for part in parts if isinstance(part, dict)]
+            if isinstance(parts, list)
+            else [],
             "cells": len(cells),
             "failures": errors,
             "table": rows[:ROWS],

@@ -4,12 +4,13 @@ import posixpath
 import re
 from importlib import resources
 from pathlib import Path
+from urllib.parse import quote
 
 from ... import __version__
 from ..._support.files import write_text
 from ..theme import style_sheet
 
-__all__ = ["static_page", "write_static"]
+__all__ = ["icon", "static_page", "write_static"]
 
 ENTRY = "alone.js"
 
@@ -24,6 +25,7 @@ PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <meta name="generator" content="neuralcollapse {version}">
 <title>Watch a classifier collapse</title>
+<link rel="icon" href="data:image/svg+xml,{icon}">
 <style>
 {style}
 </style>
@@ -42,6 +44,11 @@ PAGE = """<!doctype html>
 </body>
 </html>
 """
+
+
+def icon() -> str:
+    """The sign of all pages, as SVG."""
+    return (resources.files("neuralcollapse.web.explorer") / "static" / "icon.svg").read_text(encoding="utf-8")
 
 
 def static_page() -> str:
@@ -73,7 +80,7 @@ def static_page() -> str:
     add(ENTRY)
     script = "\n".join(parts).replace("</script", "<\\/script")
     style = style_sheet() + (folder / "style.css").read_text(encoding="utf-8")
-    return PAGE.format(version=__version__, style=style, script=script)
+    return PAGE.format(version=__version__, style=style, script=script, icon=quote(icon().strip()))
 
 
 def write_static(path: str | Path) -> Path:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..._support.notation import typeset_fields
 from ...studies import Variation
 from ._files import environment, optional_json, read_json
 from ._numbers import heading, shown
@@ -28,7 +29,8 @@ def study_section(folder: Path, anchor: str) -> Section:
     if facts["verdict"] not in BADGES:
         raise ValueError(f"{path}: verdict {facts['verdict']!r} is none of {', '.join(BADGES)}")
     try:
-        return _section(folder, anchor, facts)
+        parts = [typeset_fields(part, "says", "why", "limit") for part in facts["parts"]]
+        return _section(folder, anchor, typeset_fields(facts, "question", "setting") | {"parts": parts})
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not the outcome of a study ({error!r})") from error
 
@@ -83,7 +85,8 @@ def _claims(parts: Sequence[Mapping[str, Any]]) -> Table | None:
     """What the paper says, part by part; our additions are marked."""
     rows = []
     for part in parts:
-        interval = f"{shown(part['low'])} to {shown(part['high'])}" if part["low"] is not None else ""
+        known = part["low"] is not None and part["low"] != part["high"]
+        interval = f"{shown(part['low'])} to {shown(part['high'])}" if known else ""
         ours = " (ours)" if part["kind"] == "ours" else ""
         corrected = f" (erratum {part['erratum']})" if part["erratum"] is not None else ""
         rows.append(

@@ -35,6 +35,16 @@
         dress[name] = { ...dress[name], gridcolor: grid, linecolor: grid, zeroline: false };
       }
     }
+    // Solids of a study keep their colours, on the page's paper and with its ink.
+    const scenes = Object.keys(dress).filter((key) => /^scene/.test(key));
+    if (!own && scenes.length) {
+      Object.assign(dress, { paper_bgcolor: "rgba(0,0,0,0)", font: { ...dress.font, family: text, color: ink } });
+      const wall = { showbackground: false, gridcolor: grid, zerolinecolor: grid, linecolor: grid, color: ink };
+      for (const name of scenes) {
+        const scene = (dress[name] = { ...dress[name] });
+        for (const axis of ["xaxis", "yaxis", "zaxis"]) scene[axis] = { ...scene[axis], ...wall };
+      }
+    }
     return dress;
   };
   /** @typedef {{data: object[], layout: Record<string, any>, frames?: object[]}} Figure */
@@ -107,6 +117,6 @@
   };
   window.addEventListener("load", () => idle(drawRest));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    all(".chart.own.drawn").forEach(draw);
+    all(".chart.own.drawn, .chart.solid.drawn").forEach(draw);
   });
 })();

@@ -63,6 +63,14 @@ export class CollapseView {
       requestAnimationFrame(loop);
     };
     requestAnimationFrame(loop);
+    // At rest nothing is drawn by itself.
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    window.addEventListener("resize", () => this.redraw());
+  }
+
+  /** The same moment again, in other colours or another size. */
+  redraw() {
+    if (this.canvas.offsetParent) this.#draw();
   }
 
   // settings -----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,13 @@ function theme() {
   };
 }
 
+const LETTERS = 12;
+
+/** plotly writes powers of ten a quarter larger than all other numbers.
+ * @param {Record<string, any> | undefined} axis */
+const ticksOf = (axis) =>
+  axis?.type === "log" && axis.exponentformat === "power" ? { tickfont: { size: LETTERS / 1.25 } } : {};
+
 /** `make(colours)` gives traces and a layout; axes are fixed so that a finger still scrolls the page.
  * @param {PlotlyNode} node @param {Make} make */
 export function draw(node, make) {
@@ -43,13 +50,13 @@ export function draw(node, make) {
     margin: { l: 48, r: 12, t: 10, b: 42 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: colours.ink, size: 12, family: "system-ui, sans-serif" },
+    font: { color: colours.ink, size: LETTERS, family: "system-ui, sans-serif" },
     hoverlabel: { bgcolor: colours.card, bordercolor: colours.line, font: { color: colours.ink } },
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, bgcolor: "rgba(0,0,0,0)" },
     dragmode: false,
     ...layout,
-    xaxis: { ...axis, ...layout.xaxis },
-    yaxis: { ...axis, ...layout.yaxis },
+    xaxis: { ...axis, ...ticksOf(layout.xaxis), ...layout.xaxis },
+    yaxis: { ...axis, ...ticksOf(layout.yaxis), ...layout.yaxis },
   };
   window.Plotly.react(node, data, whole, config);
 }

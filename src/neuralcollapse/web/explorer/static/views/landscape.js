@@ -368,7 +368,7 @@ async function updatePhases(side) {
         line: { color: colours.ink, width: 2, dash },
         hoverinfo: "skip",
       });
-      data.push(line(answer.boundary.exchange, "exchange", "solid"));
+      data.push(line(answer.boundary.exchange, "equal values", "solid"));
       if (answer.boundary.first_order) {
         data.push(
           line(answer.boundary.zero_stable_above, "zero is stable above", "dot"),

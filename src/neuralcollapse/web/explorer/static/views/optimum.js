@@ -151,7 +151,9 @@ function showGram(answer) {
         y: gram.map((_, index) => index + 1),
         colorbar: { thickness: 10, outlinewidth: 0 },
         hovertemplate: "classes %{y}, %{x}: %{z:.5g}<extra></extra>",
-        ...(gram.length <= 6 ? { texttemplate: "%{z:.3g}" } : {}),
+        ...(gram.length <= 6
+          ? { text: gram.map((row) => row.map((value) => show(value, 3))), texttemplate: "%{text}" }
+          : {}),
       },
     ],
     layout: {

@@ -188,6 +188,11 @@ function stop() {
   stopped();
 }
 
+/** Names and colours of curves are those of "Collapse". @type {Record<string, string>} */
+const NAMES = { nc1: "NC1", nc2: "NC2", nc3: "NC3" };
+/** @type {Record<string, number>} */
+const SERIES = { nc1: 1, nc2: 2, nc3: 4, gap: 6 };
+
 /** @param {SolveAnswer} answer */
 function showHistory({ history }) {
   const x = history.iteration;
@@ -201,10 +206,10 @@ function showHistory({ history }) {
       data: shown.map((name, index) => ({
         x,
         y: layout.log ? history[name].map((value) => (Number(value) > 0 ? value : null)) : history[name],
-        name: name.replace("_", " "),
+        name: NAMES[name] ?? name.replace("_", " "),
         mode: x.length < 40 ? "lines+markers" : "lines",
         marker: { size: 5 },
-        line: { color: colours.series[index], width: 2 },
+        line: { color: colours.series[SERIES[name] ?? index], width: 2 },
         hovertemplate: "%{x}: %{y:.4g}",
       })),
       layout: {

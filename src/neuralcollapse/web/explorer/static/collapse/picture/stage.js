@@ -51,6 +51,8 @@ export class Stage {
     canvas.addEventListener("pointermove", (event) => this.#move(event));
     for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => this.#up());
     canvas.addEventListener("keydown", (event) => this.#key(event));
+    // A finger on something drags it; anywhere else it turns the picture sideways, and scrolls the page up and down.
+    canvas.addEventListener("touchstart", (event) => this.held && event.preventDefault(), { passive: false });
   }
 
   /** Screen place and depth (larger is nearer) of a point of the picture. @param {number[]} at */

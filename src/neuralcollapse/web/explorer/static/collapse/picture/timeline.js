@@ -2,7 +2,7 @@
 // Curves over the steps of the descent, in panels that share one time cursor.
 
 import { colour } from "../../page/colours.js";
-import { raised } from "../../page/numbers.js";
+import { raised, show } from "../../page/numbers.js";
 import { sharp } from "./stage.js";
 
 /** @typedef {{name: string, words: string, colour: string, dash?: boolean}} Curve
@@ -124,7 +124,7 @@ export class Timeline {
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "right";
     context.lineWidth = 1;
-    const ticks = panel.log ? decades(bottom, top) : [bottom, (bottom + top) / 2, top];
+    const ticks = panel.log ? decades(bottom, top) : rounds(bottom, top);
     for (const tick of ticks) {
       const place = panel.log ? y(10 ** tick) : y(tick);
       context.strokeStyle = colour("grid");
@@ -133,11 +133,7 @@ export class Timeline {
       context.lineTo(box.left + box.width, place);
       context.stroke();
       context.fillStyle = ink;
-      context.fillText(
-        panel.log ? power(tick) : String(Number(tick.toPrecision(2))).replace("-", "−"),
-        box.left - 5,
-        place + 4,
-      );
+      context.fillText(panel.log ? power(tick) : show(tick, 3), box.left - 5, place + 4);
     }
     context.textAlign = "left";
     let across = box.left;
@@ -180,6 +176,16 @@ export class Timeline {
       }
     }
   }
+}
+
+/** Two to five round numbers: multiples of 1, 2 or 5 times a power of ten. @param {number} bottom @param {number} top */
+export function rounds(bottom, top) {
+  const span = top - bottom || 1;
+  const unit = 10 ** Math.floor(Math.log10(span / 2));
+  const step = unit * /** @type {number} */ ([1, 2, 5].findLast((multiple) => 2 * multiple * unit <= span) || 1);
+  const ticks = [];
+  for (let n = Math.ceil(bottom / step - 1e-9); n * step <= top + 1e-9 * span; n++) ticks.push(n * step);
+  return ticks;
 }
 
 /** At most five powers of ten. @param {number} bottom @param {number} top */
