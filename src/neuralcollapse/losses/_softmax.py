@@ -87,7 +87,7 @@ class SoftmaxStack(LossStack):
 
     def __init__(self, labels: Int[Tensor, " N"], num_classes: int, alpha: float, weights: Float[Tensor, " N"]):
         self._alpha = alpha
-        self._place = labels[None, None]
+        self._place = labels.numpy() * len(labels) + np.arange(len(labels))
         self._shares = weights / len(labels)
         self._target = self._shares * ((1 - alpha) * one_hot(labels, num_classes) + alpha / num_classes)
         self.arrays = []
@@ -95,15 +95,18 @@ class SoftmaxStack(LossStack):
     def at(self, logits: Float[Tensor, "T K N"]) -> LossStack:
         """log p_y is the logarithm of p_y, unless that is too small for a number."""
         probabilities = torch.softmax(logits, dim=1)
-        place = self._place.expand(len(logits), 1, -1)
-        log_true = probabilities.gather(1, place).squeeze(1).log_()
-        if not bool(log_true.min() > math.log(1e-290)):
-            log_true = torch.log_softmax(logits, dim=1).gather(1, place).squeeze(1)
-        if not self._alpha:
-            return self._with([probabilities, log_true.neg_()])
-        # log p_j = z_j - z_y + log p_y.
-        mean = logits.mean(1).sub_(logits.gather(1, place).squeeze(1))
-        return self._with([probabilities, log_true.neg_().sub_(mean, alpha=self._alpha)])
+        true = self._of_true_class(probabilities)
+        log_true = np.log(true, out=true) if true.min() > 1e-290 else self._of_true_class(logits.log_softmax(1))
+        losses = torch.from_numpy(np.negative(log_true, out=log_true))
+        if self._alpha:
+            # log p_j = z_j - z_y + log p_y.
+            mean = logits.mean(1).sub_(torch.from_numpy(self._of_true_class(logits)))
+            losses.sub_(mean, alpha=self._alpha)
+        return self._with([probabilities, losses])
+
+    def _of_true_class(self, array: Float[Tensor, "T K N"]) -> np.ndarray:
+        """The entry of each sample's class, (T, N)."""
+        return array.flatten(1).numpy()[:, self._place]
 
     @property
     def values(self) -> Float[Tensor, " T"]:

@@ -4,9 +4,10 @@ With few classes a softmax over the last dimension is many short loops; over the
 which is several times faster. Each trial's numbers depend on its own logits alone.
 """
 
-import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -37,18 +38,18 @@ class LossStack(ABC):
     def curvature(self, direction: Float[Tensor, "T K N"]) -> Float[Tensor, " T"]:
         """<v, L v> with L the Hessian of the trial's mean loss in the logits."""
 
-    def pick(self, index: Tensor) -> "LossStack":
-        """Only these trials."""
-        return self._with([array[index] for array in self.arrays])
+    def map(self, rows: Callable[[np.ndarray], np.ndarray]) -> "LossStack":
+        """Only the trials whose rows ``rows`` takes of each array."""
+        return self._with([torch.from_numpy(rows(array.numpy())) for array in self.arrays])
 
-    def put_(self, index: Tensor, other: "LossStack") -> None:
+    def put_(self, index: np.ndarray, other: "LossStack") -> None:
         """These trials as in ``other``."""
         for array, fresh in zip(self.arrays, other.arrays, strict=True):
-            array[index] = fresh
+            array.numpy()[index] = fresh.numpy()
 
     def _with(self, arrays: list[Tensor]) -> "LossStack":
-        result = copy.copy(self)
-        result.arrays = arrays
+        result = object.__new__(type(self))
+        vars(result).update(vars(self), arrays=arrays)  # copy.copy takes four times as long
         return result
 
 

@@ -54,4 +54,4 @@ def _inner(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _unit(rows: Tensor) -> Tensor:
-    return rows / rows.norm(dim=1, keepdim=True)
+    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)

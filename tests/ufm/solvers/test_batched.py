@@ -1,11 +1,14 @@
 """Many trials as one tensor: the minima, histories and ends of single solves."""
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from neuralcollapse import losses
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, RegularizedUFM, Trace, solve, solve_many
+from neuralcollapse.ufm.solvers.batched.lbfgs import Pairs
+from neuralcollapse.ufm.solvers.batched.model import Survivors
 
 METHODS = ["gradient-descent", "conjugate-gradient", "lbfgs"]
 PROBLEMS = [
@@ -60,6 +63,76 @@ def test_a_loss_for_many_trials_is_the_loss_of_each(spec):
         torch.testing.assert_close(stack.gradient[trial].T, single.gradient, rtol=1e-11, atol=1e-15)
         expected = (direction[trial] * single.hessian_vector(direction[trial].clone())).sum().item()
         assert curvatures[trial].item() == pytest.approx(expected, rel=1e-10, abs=1e-14)
+
+
+def two_loops(pairs, gradient):
+    """B g as Nocedal and Wright write it (algorithm 7.4), from the plain metric scaled by the last pair."""
+    weights, result = [], gradient.copy()
+    for change, turn in reversed(pairs):
+        weights.append(change @ result / (change @ turn))
+        result -= weights[-1] * turn
+    change, turn = pairs[-1]
+    result *= change @ turn / (turn @ turn)
+    for (change, turn), weight in zip(pairs, reversed(weights), strict=True):
+        result += (weight - turn @ result / (change @ turn)) * change
+    return result
+
+
+@pytest.mark.parametrize("memory", [1, 3, 8])
+def test_the_direction_in_coefficients_is_that_of_the_two_loops(memory):
+    """On a walk along a quadratic function: long steps, short ones that hardly turn the gradient, and a bad pair."""
+    trials, size = 3, 40
+    generator = np.random.default_rng(memory)
+    factors = generator.standard_normal((trials, size, size)) / size**0.5
+    hessians = factors @ factors.mT + 0.1 * np.eye(size)
+    x = generator.standard_normal((trials, size))
+    gradient = np.vecdot(hessians, x[:, None])
+    pairs, kept = Pairs(trials, size, memory), [[] for _ in range(trials)]
+    for step in range(12):
+        change = generator.standard_normal((trials, size)) * (1e-3 if step in (4, 9) else 1.0)
+        turn = np.vecdot(hessians, change[:, None])
+        if step == 6:
+            turn[1] = -turn[1]
+        gradient = gradient + turn
+        pairs.add(change, turn, gradient, np.linalg.norm(gradient, axis=1))
+        for trial in range(trials):
+            kept[trial].append((change[trial], turn[trial]))
+        direction, slope = pairs.direction()
+        for trial in range(trials):
+            usable = [pair for pair in kept[trial][-memory:] if pair[0] @ pair[1] > 0]
+            if usable:
+                expected = -two_loops(usable, gradient[trial])
+                assert np.linalg.norm(direction[trial] - expected) < 1e-4 * np.linalg.norm(expected)
+                assert slope[trial] == pytest.approx(gradient[trial] @ expected, rel=1e-4)
+    pairs.forget(np.array([0]))
+    direction, _ = pairs.direction()
+    np.testing.assert_allclose(direction[0], -gradient[0], rtol=1e-6)
+    pairs.keep(Survivors(np.array([False, True, True])))
+    np.testing.assert_array_equal(pairs.direction()[0], direction[[2, 1]])
+
+
+@pytest.mark.parametrize("going", [[1, 1, 1], [0, 0, 0], [0, 1, 1], [1, 0, 0, 1, 0, 1], [0, 1, 0, 1, 1]])
+def test_survivors_move_to_the_front(going):
+    mask = np.array(going, dtype=bool)
+    survivors = Survivors(mask)
+    ids, squares = survivors.of(np.arange(len(mask))), survivors.of(np.arange(len(mask)) ** 2)
+    assert sorted(ids.tolist()) == np.flatnonzero(mask).tolist()
+    np.testing.assert_array_equal(squares, ids**2)
+
+
+@pytest.mark.parametrize(
+    "problem", [PROBLEMS[2], PROBLEMS[5], PROBLEMS[6], RegularizedUFM("ce", 9, 3, 3, 0.01, 0.01)], ids=label
+)
+def test_histories_of_a_batch_are_those_of_the_points(problem):
+    """Few iterations, so that rounding has not led the trials apart: the same rows as those of single solves."""
+    record = ("value", "gradient_norm", "gap", "nc1", "nc2", "accuracy")
+    batch = solve_many(problem, range(9), "gd", batched=True, record=record, every=2, max_iter=5)
+    for seed, trace in enumerate(batch):
+        single = solve(problem, "gd", seed=seed, record=record, every=2, max_iter=5)
+        assert trace.history["iteration"] == single.history["iteration"] == [0, 2, 4, 5]
+        for name in record:
+            found, expected = (np.array(history[name], dtype=float) for history in (trace.history, single.history))
+            np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 def test_a_trial_does_not_depend_on_its_company():

@@ -105,7 +105,7 @@ def check_record(record: Sequence[str]) -> tuple[str, ...]:
 
 
 def sparing_interval(objective: Objective, method: Method, record: Sequence[str]) -> int:
-    """Every how many iterations the columns can be recorded for less than a tenth of the iterations' cost.
+    """Every how many iterations the columns can be recorded for at most SHARE of the iterations' cost.
 
     By count of operations, not by the clock: a history does not depend on how busy the machine was.
     """

@@ -161,7 +161,7 @@ class _Run:
     ):
         self.problem, self.method, self.options = problem, method, options
         self.on_record, self.on_iteration = on_record, on_iteration
-        self.optimum = _optimum(problem)
+        self.optimum = known_optimum(problem)
         self.lower = self.optimum.value if self.optimum is not None and self.optimum.proved else -math.inf
         self.next_bound = 0
         self.note = ""
@@ -174,7 +174,7 @@ class _Run:
         recorder = HistoryRecorder(objective, self.options.record, every, minimum)
         outcome, message, state, iterations = self._loop(objective, begin, recorder)
         self._record(recorder, iterations, state, last=True)
-        regime, remark = self._reached(state)
+        regime, remark = reached(self.optimum, state.value)
         return Trace(
             point=objective.point(state.x),
             history=recorder.columns,
@@ -273,29 +273,29 @@ class _Run:
         """The certificate of a point that has a small gradient but is known not to be, or may not be, a
         minimum.
         """
-        reached, _ = self._reached(state)
-        if reached is not None or (self.optimum is None and not self.method.leaves_saddles):
+        regime, _ = reached(self.optimum, state.value)
+        if regime is not None or (self.optimum is None and not self.method.leaves_saddles):
             return None
         certificate = objective.problem.certify(objective.point(state.x))
         return certificate if certificate.verdict in (STRICT_SADDLE, NOT_CRITICAL) else None
 
-    def _reached(self, state: State) -> tuple[str | None, str]:
-        if self.optimum is None:
-            return None, f"the value is {state.value:.10g}, and no closed form is known"
-        above = state.value - self.optimum.value
-        if above <= REACHED * max(1.0, abs(state.value)):
-            return (
-                self.optimum.regime,
-                f"the value is that of the closed form, regime {self.optimum.regime!r}",
-            )
-        return None, f"the value is {above:.3g} above that of the closed form, regime {self.optimum.regime!r}"
 
-
-def _optimum(problem: Problem) -> Optimum | None:
+def known_optimum(problem: Problem) -> Optimum | None:
+    """The closed form, if there is one at once."""
     try:
         return problem.closed_form()
     except ValueError:
         return None
+
+
+def reached(optimum: Optimum | None, value: float) -> tuple[str | None, str]:
+    """The regime of the closed form if ``value`` is its, and a remark on where the value is."""
+    if optimum is None:
+        return None, f"the value is {value:.10g}, and no closed form is known"
+    above = value - optimum.value
+    if above <= REACHED * max(1.0, abs(value)):
+        return optimum.regime, f"the value is that of the closed form, regime {optimum.regime!r}"
+    return None, f"the value is {above:.3g} above that of the closed form, regime {optimum.regime!r}"
 
 
 def _leave(objective: Objective, state: State, certificate: Certificate) -> State | None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from ...normalized import NormalizedUFM
 from ...regularized import RegularizedUFM
@@ -23,6 +25,10 @@ class Columns:
     def __init__(self, problem: RegularizedUFM | NormalizedUFM, record: Sequence[str], minimum: float | None):
         self._problem, self._record, self._minimum = problem, record, minimum
         self._objective = problem.objective()
+        counts = np.array(problem.counts, dtype=np.float64)
+        self._weights = counts / counts.sum()
+        self._averages = np.equal.outer(np.arange(len(counts)), problem.labels.numpy()) / counts[:, None]
+        self._basis = np.linalg.qr(counts[:, None], mode="complete").Q[:, 1:]
         self.need_points = bool(set(record) - {"value", "gradient_norm", "gap"})
 
     def at(self, points: Points | None, values: list[float], norms: list[float]) -> dict[str, Column]:
@@ -53,27 +59,40 @@ class Columns:
         return COLUMNS[name].measure(Snapshot(self._objective, state, self._minimum))
 
     def _accuracies(self, points: Points) -> Column:
-        logits = torch.bmm(points.H, points.W.mT)
+        logits = np.matmul(points.H.numpy(), points.W.mT.numpy())
         if points.b is not None:
-            logits += points.b[:, None]
-        hits = (logits.argmax(2) == self._problem.labels).sum(1)
+            logits += points.b[:, None].numpy()
+        hits = (logits.argmax(2) == self._problem.labels.numpy()).sum(1)
         return [count / self._problem.num_samples for count in hits.tolist()]
 
     def _nc1(self, points: Points) -> Column:
-        """sum_i var(v_i'h) / s_i^2 with s_i, v_i of the centred class means, where their rank is clear."""
-        features = points.H
-        counts = torch.tensor(self._problem.counts, dtype=torch.float64)
-        averaging = torch.nn.functional.one_hot(self._problem.labels, len(counts)).T / counts[:, None]
-        means = averaging @ features
-        centre = (counts / counts.sum()) @ means
-        directions, sizes, _ = torch.linalg.svd((means - centre[:, None]).mT, full_matrices=False)
-        rank = min(len(counts) - 1, self._problem.dim)
-        residuals = features - means[:, self._problem.labels]
-        along = torch.bmm(residuals, directions[:, :, :rank]).square().mean(1)
-        numbers = (along / sizes[:, :rank].square()).sum(1).tolist()
-        largest = torch.maximum(sizes[:, 0], centre.abs().amax(1))
-        clear = (sizes[:, rank - 1] > CLEAR * largest) & (max(self._problem.counts) > 1)
+        """The mean of |M^+ r|^2 over the samples' residuals r, M (d, K) the centred class means of clear rank.
+
+        The columns of M add up to nothing when they are weighted by the counts: with an orthonormal basis Q of all that
+        is orthogonal to the counts, |M^+ r| = |(M Q)^+ r|, and M Q has full rank: its QR decomposition gives the rest.
+        """
+        features = points.H.numpy()
+        means = np.matmul(self._averages, features)
+        centre = np.matmul(self._weights, means)
+        spanning = torch.from_numpy(np.matmul((means - centre[:, None]).mT, self._basis))
+        residuals = features - means.take(self._problem.labels.numpy(), 1)
+        if self._problem.dim >= spanning.shape[2]:
+            directions, triangle = torch.linalg.qr(spanning)
+            inverse = _inverted(triangle)
+            solved = np.matmul(np.matmul(residuals, directions.numpy()), inverse.mT)
+        else:
+            triangle = torch.linalg.qr(spanning.mT).R
+            inverse = _inverted(triangle)
+            solved = np.matmul(residuals, inverse)
+        numbers = np.square(solved).sum((1, 2)) / self._problem.num_samples
+        largest = np.maximum(np.sqrt(np.square(triangle.numpy()).sum((1, 2))), abs(centre).max(1))
+        clear = (np.sqrt(np.square(inverse).sum((1, 2))) * largest < 1 / CLEAR) & (max(self._problem.counts) > 1)
         return [
             number if safe else self._single("nc1", points, trial)
-            for trial, (number, safe) in enumerate(zip(numbers, clear.tolist(), strict=True))
+            for trial, (number, safe) in enumerate(zip(numbers.tolist(), clear.tolist(), strict=True))
         ]
+
+
+def _inverted(triangles: Tensor) -> np.ndarray:
+    unit = torch.eye(triangles.shape[1], dtype=torch.float64).expand_as(triangles)
+    return torch.linalg.solve_triangular(triangles, unit, upper=True).numpy()

@@ -4,11 +4,9 @@ The rules are those of the single solves (:mod:`neuralcollapse.ufm.solvers.line_
 """
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..line_search import SUFFICIENT, TRIALS
-from .model import BatchModel, BatchState, Numbers
+from .model import BatchModel, BatchState, Numbers, Vectors, places
 
 __all__ = ["backtrack", "search"]
 
@@ -16,31 +14,28 @@ __all__ = ["backtrack", "search"]
 def backtrack(
     model: BatchModel,
     state: BatchState,
-    direction: Tensor,
+    direction: Vectors,
     slope: Numbers,
     lengths: Numbers,
     bound: Numbers,
-    live: Numbers,
     trials: int = TRIALS,
 ) -> tuple[BatchState, Numbers]:
     """The first of ever shorter steps whose value is at most ``bound`` + SUFFICIENT t slope, and which found none.
 
-    ``lengths`` becomes the lengths of these steps. Trials that are not ``live`` try once, whatever comes of it.
+    ``lengths`` becomes the lengths of these steps.
     """
     after = model.step(state.x, direction, lengths)
-    failed = live & ~(after.values <= bound + SUFFICIENT * lengths * slope)
+    failed = ~(after.values <= bound + SUFFICIENT * lengths * slope)
     for _ in range(trials - 1):
-        index = np.flatnonzero(failed)
+        index = places(failed)
         if not len(index):
             break
         promised = (lengths * slope)[index]
         above_tangent = (after.values - state.values)[index] - promised
-        factor = np.nan_to_num(np.where(above_tangent > 0, -promised / (2 * above_tangent), 0.5), nan=0.1).clip(
-            0.1, 0.5
-        )
-        lengths[index] *= factor
+        factor = np.where(above_tangent > 0, -promised / (2 * above_tangent), 0.5)
+        lengths[index] *= np.minimum(np.maximum(factor, 0.1), 0.5)
         shorter = lengths[index]
-        found = model.step(*_rows(index, state.x, direction), shorter)
+        found = model.step(state.x.take(index, 0), direction.take(index, 0), shorter)
         after.put_(index, found)
         failed[index] = ~(found.values <= bound[index] + SUFFICIENT * shorter * slope[index])
     return after, failed
@@ -49,11 +44,10 @@ def backtrack(
 def search(
     model: BatchModel,
     state: BatchState,
-    direction: Tensor,
+    direction: Vectors,
     slope: Numbers,
     guess: Numbers,
     noise: Numbers,
-    live: Numbers,
 ) -> tuple[BatchState, Numbers, Numbers]:
     """Nearly exact minimisers along the rays, their lengths, and which trials found no decrease.
 
@@ -64,8 +58,8 @@ def search(
     newton = curvature > 0
     whole = np.where(newton, -slope / curvature, guess)
     lengths = whole.copy()
-    after, failed = backtrack(model, state, direction, slope, lengths, state.values + noise, live)
-    kept = live & ~failed & (lengths == whole)
+    after, failed = backtrack(model, state, direction, slope, lengths, state.values + noise)
+    kept = ~failed & (lengths == whole)
     _refine(model, state, after, direction, slope, curvature, lengths, noise, kept & newton)
     _lengthen(model, state, after, direction, lengths, noise, kept & ~newton)
     return after, lengths, failed
@@ -75,7 +69,7 @@ def _refine(
     model: BatchModel,
     state: BatchState,
     after: BatchState,
-    direction: Tensor,
+    direction: Vectors,
     slope: Numbers,
     curvature: Numbers,
     lengths: Numbers,
@@ -84,7 +78,7 @@ def _refine(
 ) -> None:
     """A cubic through value, slope and curvature at 0 and the value at the step, where the parabola missed it."""
     found, predicted = after.values - state.values, slope * lengths / 2
-    index = np.flatnonzero(among & ~(abs(found - predicted) <= 0.1 * abs(predicted) + noise))
+    index = places(among & ~(abs(found - predicted) <= 0.1 * abs(predicted) + noise))
     if not len(index):
         return
     length, slope, curvature = lengths[index], slope[index], curvature[index]
@@ -96,8 +90,8 @@ def _refine(
     if not len(index):
         return
     refined = np.clip(root, 0.3 * length, 3 * length)
-    other = model.step(*_rows(index, state.x, direction), refined)
-    better = np.flatnonzero(~(other.values >= after.values[index]))
+    other = model.step(state.x.take(index, 0), direction.take(index, 0), refined)
+    better = places(~(other.values >= after.values[index]))
     after.put_(index[better], other.pick(better))
     lengths[index[better]] = refined[better]
 
@@ -106,24 +100,19 @@ def _lengthen(
     model: BatchModel,
     state: BatchState,
     after: BatchState,
-    direction: Tensor,
+    direction: Vectors,
     lengths: Numbers,
     noise: Numbers,
     among: Numbers,
 ) -> None:
     """Twice the step for as long as the value falls."""
-    index = np.flatnonzero(among)
+    index = places(among)
     for _ in range(TRIALS):
         if not len(index):
             return
         longer = 2 * lengths[index]
-        other = model.step(*_rows(index, state.x, direction), longer)
-        better = np.flatnonzero(other.values < after.values[index] - noise[index])
+        other = model.step(state.x.take(index, 0), direction.take(index, 0), longer)
+        better = places(other.values < after.values[index] - noise[index])
         index = index[better]
         after.put_(index, other.pick(better))
         lengths[index] = longer[better]
-
-
-def _rows(index: np.ndarray, x: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
-    places = torch.from_numpy(index)
-    return x[places], direction[places]

@@ -8,32 +8,32 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ...._support.machine import keep_freed_blocks
 from ...normalized import NormalizedUFM
 from ...point import Point
 from ...problem import Problem
 from ...regularized import RegularizedUFM
-from ...results import NOT_CRITICAL, STRICT_SADDLE, Optimum, Outcome, Trace
+from ...results import NOT_CRITICAL, STRICT_SADDLE, Outcome, Trace
 from ..history import POINTS, sparing_interval
-from ..loop import PATIENCE, REACHED, SolveOptions
+from ..loop import PATIENCE, SolveOptions, known_optimum, reached
 from ..method import Method
 from ..methods.conjugate_gradient import ConjugateGradient
 from ..methods.gradient_descent import GradientDescent
 from ..methods.lbfgs import LBFGS
 from .columns import Column, Columns
-from .model import BatchModel, BatchState, Numbers
-from .steps import BatchConjugateGradient, BatchGradientDescent, BatchLBFGS, BatchMethod
+from .lbfgs import BatchLBFGS
+from .model import BatchModel, BatchState, Numbers, Survivors, Vectors, places
+from .steps import BatchConjugateGradient, BatchGradientDescent, BatchMethod
 
 __all__ = ["fits", "obstacle", "solve_batch"]
 
-ENTRIES = 200_000
-"""Numbers in one vector of all trials (1.6 MB): more would not stay near the processor, and are solved in turn."""
+ENTRIES = 2_000_000
+"""Numbers that trials hold together (16 MB): more would not stay near the processor, and are solved in turn."""
+VECTORS = 10
+"""Vectors in double precision that a trial holds; with L-BFGS one more a pair, which is in single precision."""
 LEAST = 8
 """Trials below which a batch gains little."""
-CROWDED = 0.75
-"""Trials that have ended leave when fewer than this share goes on: leaving copies all that the others have."""
 
 
 def obstacle(problem: Problem, method: Method, options: SolveOptions) -> str | None:
@@ -56,8 +56,7 @@ def obstacle(problem: Problem, method: Method, options: SolveOptions) -> str | N
 
 def fits(problem: Problem, trials: int) -> bool:
     """Whether a batch of so many trials is likely to gain: many enough, and small."""
-    entries = (problem.num_classes + problem.num_samples) * problem.dim
-    return trials >= LEAST and LEAST * entries <= ENTRIES
+    return trials >= LEAST and LEAST * VECTORS * _entries(problem) <= ENTRIES
 
 
 def solve_batch(
@@ -68,28 +67,33 @@ def solve_batch(
     options: SolveOptions,
 ) -> list[Trace | None]:
     """One trace a start; None where a trial ended at a strict saddle: there a single solve knows how to go on."""
-    entries = (problem.num_classes + problem.num_samples + 1) * problem.dim
-    together = max(LEAST, ENTRIES // entries)
-    parts = -(-len(starts) // together)
+    parts = -(-len(starts) // _batch_size(problem, method))
     edges = [len(starts) * part // parts for part in range(parts + 1)]
-    optimum = _known(problem)
     traces: list[Trace | None] = []
     keep_freed_blocks()
-    labels = problem.labels
-    assert len(labels) == problem.num_samples
+    run = _Run(problem, method, options)
     for begin, end in pairwise(edges):
         with torch.inference_mode(), np.errstate(all="ignore"):
-            run = _Run(problem, method, options, optimum, starts[begin:end])
-            run.descend()
-        traces += run.traces(seeds[begin:end], end - begin)
+            run.descend(starts[begin:end])
+        traces += run.traces(seeds[begin:end])
     return traces
+
+
+def _batch_size(problem: Problem, method: Method) -> int:
+    """How many trials are solved at once."""
+    vectors = VECTORS + (method.memory if isinstance(method, LBFGS) else 0)
+    return max(LEAST, ENTRIES // (vectors * _entries(problem)))
+
+
+def _entries(problem: Problem) -> int:
+    return (problem.num_classes + problem.num_samples + 1) * problem.dim
 
 
 @dataclass
 class _Trial:
     """What became of one trial, and the rows recorded on the way."""
 
-    x: Tensor
+    x: Vectors
     rows: dict[str, Column]
     outcome: Outcome = "max_iter"
     iterations: int = 0
@@ -101,15 +105,11 @@ class _Trial:
 class _Run:
     """Trials that are solved together."""
 
-    def __init__(
-        self,
-        problem: RegularizedUFM | NormalizedUFM,
-        method: Method,
-        options: SolveOptions,
-        optimum: Optimum | None,
-        starts: Sequence[Point],
-    ):
-        self.problem, self.method, self.options, self.optimum = problem, method, options, optimum
+    trials: list[_Trial]
+    began: float
+
+    def __init__(self, problem: RegularizedUFM | NormalizedUFM, method: Method, options: SolveOptions):
+        self.problem, self.method, self.options, self.optimum = problem, method, options, known_optimum(problem)
         objective = problem.objective()
         if isinstance(method, ConjugateGradient) and method.plain:
             objective.weigh_alike()
@@ -117,47 +117,41 @@ class _Run:
         assert loss is not None
         self.model = BatchModel(problem, loss, objective.scales)
         self.every = options.every or sparing_interval(objective, method, options.record)
-        self.columns = Columns(problem, options.record, None if optimum is None else optimum.value)
-        self.start = self.model.gather(starts)
-        names = ("iteration", "seconds", *options.record)
-        self.trials = [_Trial(x, {name: [] for name in names}) for x in self.start]
-        self.began = time.perf_counter()
+        self.columns = Columns(problem, options.record, None if self.optimum is None else self.optimum.value)
 
-    def descend(self) -> None:
+    def descend(self, starts: Sequence[Point]) -> None:
         """Step until every trial has ended."""
-        model, options, steps = self.model, self.options, self._steps()
-        state = model.at(self.start)
-        ids, live = np.arange(len(self.trials)), np.ones(len(self.trials), dtype=bool)
-        lowest = smallest = np.full(len(ids), np.inf)
-        idle = np.zeros(len(ids), dtype=int)
+        x = self.model.gather(starts)
+        names = ("iteration", "seconds", *self.options.record)
+        self.trials = [_Trial(x[:0], {name: [] for name in names}) for _ in starts]
+        self.began = time.perf_counter()
+        options, steps, front = self.options, self._steps(), _Front(len(starts))
+        state = self.model.at(x)
         for iteration in range(options.max_iter + 1):
-            norms = model.norms(state.gradient)
+            front.arrive(state, self.model.norms(state), steps.rounding(state))
             if iteration % self.every == 0:
-                self._record(ids, live, iteration, state, norms)
-            converged = norms <= options.tol
-            progress = (state.values < lowest - steps.rounding(state)) | (norms < 0.99 * smallest)
-            idle = np.where(progress, 0, idle + 1)
-            lowest, smallest = np.minimum(lowest, state.values), np.minimum(smallest, norms)
-            stalled = ~converged & ((idle >= PATIENCE) | ~np.isfinite(state.values + norms))
-            self._end(live & converged, "converged", ids, iteration, state, norms)
-            self._end(live & stalled, "stalled", ids, iteration, state, norms)
-            live = live & ~(converged | stalled)
+                self._record(front, iteration)
+            converged = front.norms <= options.tol
+            ended = converged | front.stalled
+            if ended.any():
+                self._end(front, converged, "converged", iteration)
+                self._end(front, ended & ~converged, "stalled", iteration)
+                survivors = Survivors(~ended)
+                front.keep(survivors)
+                steps.keep(survivors)
             if iteration == options.max_iter:
-                self._end(live, "max_iter", ids, iteration, state, norms)
+                self._end(front, np.ones(len(front.ids), dtype=bool), "max_iter", iteration)
+            if iteration == options.max_iter or not len(front.ids):
                 break
-            going = np.count_nonzero(live)
-            if going == 0:
-                break
-            if going <= CROWDED * len(live):
-                index = np.flatnonzero(live)
-                state, ids, live = state.pick(index), ids[index], live[index]
-                lowest, smallest, idle, norms = lowest[index], smallest[index], idle[index], norms[index]
-                steps.keep(index)
-            after, failed = steps.step(state, live)
+            state, failed = steps.step(front.state)
             if failed.any():
-                self._end(failed, "stalled", ids, iteration, state, norms)
-                live = live & ~failed
-            state = after
+                self._end(front, failed, "stalled", iteration)
+                survivors = Survivors(~failed)
+                state = state.keep(survivors)
+                front.keep(survivors)
+                steps.keep(survivors)
+                if not len(front.ids):
+                    break
         self._record_last()
 
     def _steps(self) -> BatchMethod:
@@ -167,25 +161,21 @@ class _Run:
             return BatchLBFGS(self.model, self.method.memory)
         return BatchConjugateGradient(self.model)
 
-    def _end(
-        self, which: Numbers, outcome: Outcome, ids: np.ndarray, iteration: int, state: BatchState, norms: Numbers
-    ) -> None:
+    def _end(self, front: "_Front", which: Numbers, outcome: Outcome, iteration: int) -> None:
         """Keep what these trials came to."""
         seconds = time.perf_counter() - self.began
-        for place in np.flatnonzero(which).tolist():
-            trial = self.trials[int(ids[place])]
-            trial.x, trial.outcome, trial.iterations = state.x[place].clone(), outcome, iteration
-            trial.value, trial.norm, trial.seconds = float(state.values[place]), float(norms[place]), seconds
+        for place in places(which).tolist():
+            trial, state = self.trials[int(front.ids[place])], front.state
+            trial.x, trial.outcome, trial.iterations = state.x[place].copy(), outcome, iteration
+            trial.value, trial.norm, trial.seconds = float(state.values[place]), float(front.norms[place]), seconds
 
-    def _record(self, ids: np.ndarray, live: Numbers, iteration: int, state: BatchState, norms: Numbers) -> None:
+    def _record(self, front: "_Front", iteration: int) -> None:
         """A row for each trial that still goes on."""
-        index = np.flatnonzero(live)
-        trials = [self.trials[k] for k in ids[index].tolist()]
-        seconds = [time.perf_counter() - self.began] * len(trials)
-        x = state.x[torch.from_numpy(index)] if self.columns.need_points else None
-        self._add_rows(
-            trials, [iteration] * len(trials), seconds, x, state.values[index].tolist(), norms[index].tolist()
-        )
+        trials = [self.trials[k] for k in front.ids.tolist()]
+        count, seconds = len(trials), time.perf_counter() - self.began
+        x = front.state.x if self.columns.need_points else None
+        values, norms = front.state.values.tolist(), front.norms.tolist()
+        self._add_rows(trials, [iteration] * count, [seconds] * count, x, values, norms)
 
     def _record_last(self) -> None:
         """A row at the end of those trials that have none there, all at once."""
@@ -193,14 +183,14 @@ class _Run:
         if due:
             values, norms = [trial.value for trial in due], [trial.norm for trial in due]
             steps, seconds = [trial.iterations for trial in due], [trial.seconds for trial in due]
-            self._add_rows(due, steps, seconds, torch.stack([trial.x for trial in due]), values, norms)
+            self._add_rows(due, steps, seconds, np.stack([trial.x for trial in due]), values, norms)
 
     def _add_rows(
         self,
         trials: list[_Trial],
         iterations: list[int],
         seconds: list[float],
-        x: Tensor | None,
+        x: Vectors | None,
         values: list[float],
         norms: list[float],
     ) -> None:
@@ -210,30 +200,24 @@ class _Run:
             for trial, entry in zip(trials, entries, strict=True):
                 trial.rows[name].append(entry)
 
-    def traces(self, seeds: Sequence[int], company: int) -> list[Trace | None]:
+    def traces(self, seeds: Sequence[int]) -> list[Trace | None]:
         """A trace of each trial; None for one that must be solved by itself."""
-        points = self.model.points(torch.stack([trial.x for trial in self.trials]))
-        return [
-            self._trace(trial, points[index], seed, company)
-            for index, (trial, seed) in enumerate(zip(self.trials, seeds, strict=True))
-        ]
+        points = self.model.points(np.stack([trial.x for trial in self.trials]))
+        return [self._trace(*each) for each in zip(self.trials, points, seeds, strict=True)]
 
-    def _trace(self, trial: _Trial, point: Point, seed: int, company: int) -> Trace | None:
-        optimum, regime, remark = self.optimum, None, "and no closed form is known"
-        if optimum is not None:
-            above = trial.value - optimum.value
-            remark = f"{above:.3g} above that of the closed form, regime {optimum.regime!r}"
-            if above <= REACHED * max(1.0, abs(trial.value)):
-                regime, remark = optimum.regime, f"that of the closed form, regime {optimum.regime!r}"
-            elif trial.outcome == "converged" and self.problem.certify(point).verdict in (STRICT_SADDLE, NOT_CRITICAL):
-                return None
+    def _trace(self, trial: _Trial, point: Point, seed: int) -> Trace | None:
+        regime, remark = reached(self.optimum, trial.value)
+        elsewhere = regime is None and self.optimum is not None and trial.outcome == "converged"
+        if elsewhere and self.problem.certify(point).verdict in (STRICT_SADDLE, NOT_CRITICAL):
+            return None
+        company = len(self.trials)
         how = f"after {trial.iterations} iterations in a batch of {company} the gradient norm is {trial.norm:.1e}"
         return Trace(
             point=point,
             history=trial.rows,
             converged=trial.outcome == "converged",
             method=self.method.name,
-            message=f"{how}; the value is {trial.value:.10g}, {remark}.",
+            message=f"{how}; {remark}.",
             outcome=trial.outcome,
             problem=self.problem,
             value=trial.value,
@@ -245,8 +229,29 @@ class _Run:
         )
 
 
-def _known(problem: Problem) -> Optimum | None:
-    try:
-        return problem.closed_form()
-    except ValueError:
-        return None
+class _Front:
+    """The trials that still go on: where they are, and what they have reached."""
+
+    state: BatchState
+    norms: Numbers
+    stalled: Numbers
+    """Whose value or gradient norm has not fallen for too long, or is no number."""
+
+    def __init__(self, trials: int):
+        self.ids = np.arange(trials)
+        self._idle = np.zeros(trials, dtype=int)
+        self._lowest, self._smallest = np.full((2, trials), np.inf)
+
+    def arrive(self, state: BatchState, norms: Numbers, rounding: Numbers) -> None:
+        """The trials have come to ``state``."""
+        self.state, self.norms = state, norms
+        progress = (state.values < self._lowest - rounding) | (norms < 0.99 * self._smallest)
+        self._idle = np.where(progress, 0, self._idle + 1)
+        self._lowest, self._smallest = np.minimum(self._lowest, state.values), np.minimum(self._smallest, norms)
+        self.stalled = (self._idle >= PATIENCE) | ~np.isfinite(state.values + norms)
+
+    def keep(self, survivors: Survivors) -> None:
+        """Only these trials go on."""
+        self.state, self.ids, self.norms = self.state.keep(survivors), survivors.of(self.ids), survivors.of(self.norms)
+        self._idle = survivors.of(self._idle)
+        self._lowest, self._smallest = survivors.of(self._lowest), survivors.of(self._smallest)
