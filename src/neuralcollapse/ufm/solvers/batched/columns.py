@@ -75,15 +75,15 @@ class Columns:
         means = np.matmul(self._averages, features)
         centre = np.matmul(self._weights, means)
         spanning = torch.from_numpy(np.matmul((means - centre[:, None]).mT, self._basis))
-        residuals = features - means.take(self._problem.labels.numpy(), 1)
         if self._problem.dim >= spanning.shape[2]:
             directions, triangle = torch.linalg.qr(spanning)
             inverse = _inverted(triangle)
-            solved = np.matmul(np.matmul(residuals, directions.numpy()), inverse.mT)
+            solution = np.matmul(directions.numpy(), inverse.mT)
         else:
             triangle = torch.linalg.qr(spanning.mT).R
-            inverse = _inverted(triangle)
-            solved = np.matmul(residuals, inverse)
+            solution = inverse = _inverted(triangle)
+        solved = np.matmul(features, solution)
+        solved -= np.matmul(self._averages, solved).take(self._problem.labels.numpy(), 1)
         numbers = np.square(solved).sum((1, 2)) / self._problem.num_samples
         largest = np.maximum(np.sqrt(np.square(triangle.numpy()).sum((1, 2))), abs(centre).max(1))
         clear = (np.sqrt(np.square(inverse).sum((1, 2))) * largest < 1 / CLEAR) & (max(self._problem.counts) > 1)

@@ -1,8 +1,8 @@
 """The regularised and the normalised model at many points at once.
 
 x (T, D) has a trial a row: W, then H, then b, each block divided by the root of its scale in the block metric, so that
-the metric is the plain one and a method needs none. With c = tau sqrt(s_W s_H) the logits are c W H' + sqrt(s_b) b 1',
-(T, K, N), classes before samples.
+the metric is the plain one and a method needs none. The scales are first divided by tau sqrt(s_W s_H), which leaves the
+metric what it is but for a factor: so the logits are W H' + sqrt(s_b) b 1', (T, K, N), classes before samples.
 
 Everything is numpy's, whose small operations, inner products, copies of rows and products of small matrices take half
 of torch's time; torch adds multiples of vectors in one pass, and has the losses.
@@ -125,11 +125,13 @@ class BatchModel:
 
     def __init__(self, problem: RegularizedUFM | NormalizedUFM, loss: LossStack, scales: tuple[float, ...]):
         self.classes, self.rows, self.dim = problem.num_classes, problem.num_classes + problem.num_samples, problem.dim
-        self.has_bias, self.scales = problem.has_bias, scales
+        self.has_bias = problem.has_bias
         temperature = problem.temperature if isinstance(problem, NormalizedUFM) else 1.0
         self.noise = 1e-15 * max(1.0, temperature)
+        self.unit_step = temperature * math.sqrt(scales[0]) * math.sqrt(scales[1])
+        """The length of a step that has length 1 in the block metric."""
+        self.scales = scales = tuple(scale / self.unit_step for scale in scales)
         self._loss, self._inverse_scales = loss, 1 / np.array(scales)
-        self._gain = temperature * math.sqrt(scales[0]) * math.sqrt(scales[1])
         self._bias_gain = math.sqrt(scales[2]) if problem.has_bias else 0.0
         self._ends = (problem.num_classes * problem.dim, self.rows * problem.dim)
         decays = (0.0, 0.0, 0.0)
@@ -178,8 +180,6 @@ class BatchModel:
         """Values and gradients: three products of order K N d a trial."""
         W, H, *bias = self._blocks(x)
         logits = torch.from_numpy(np.matmul(W, H.mT))
-        if self._gain != 1:
-            logits *= self._gain
         if bias:
             logits += torch.from_numpy(self._bias_gain * bias[0][:, :, None])
         loss = self._loss.at(logits)
@@ -188,8 +188,6 @@ class BatchModel:
         pull_W, pull_H, *pull_bias = self._blocks(gradient)
         if bias:
             np.multiply(slope.sum(2), self._bias_gain, out=pull_bias[0])
-        if self._gain != 1:
-            slope *= self._gain
         np.matmul(slope, H, out=pull_W)
         np.matmul(slope.mT, W, out=pull_H)
         values, radial = loss.values.numpy(), None
@@ -223,11 +221,10 @@ class BatchModel:
         dW, dH, *turn = self._blocks(direction)
         first, second = np.matmul(dW, H.mT), np.matmul(dW, dH.mT)
         first += np.matmul(W, dH.mT)
-        first *= self._gain
         if turn:
             first += self._bias_gain * turn[0][:, :, None]
         slope = state.loss.gradient.numpy()
-        total = 2 * self._gain * np.vecdot(slope.reshape(len(slope), -1), second.reshape(len(slope), -1))
+        total = 2 * np.vecdot(slope.reshape(len(slope), -1), second.reshape(len(slope), -1))
         total += state.loss.curvature(torch.from_numpy(first)).numpy()
         if state.radial is not None:
             rows = self._rows(direction)

@@ -35,8 +35,8 @@ class BatchMethod(ABC):
 
     def steepest(self, state: BatchState) -> tuple[BatchState, Numbers, Numbers]:
         """A nearly exact step along the gradient, its length, and which trials found no decrease."""
-        ones = np.ones(len(state.values))
-        return search(self.model, state, -state.gradient, -state.square, ones, self.rounding(state))
+        guess = np.full(len(state.values), self.model.unit_step)
+        return search(self.model, state, -state.gradient, -state.square, guess, self.rounding(state))
 
 
 class BatchGradientDescent(BatchMethod):
@@ -89,7 +89,7 @@ class BatchConjugateGradient(BatchMethod):
         size = state.square
         if self._carried is None:
             direction, slope = -state.gradient, -size
-            self._guess = np.ones(len(size))
+            self._guess = np.full(len(size), self.model.unit_step)
         else:
             old, before, old_size = self._carried
             beta = np.maximum((size - np.vecdot(state.gradient, before)) / old_size, 0.0)
