@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from neuralcollapse._support.notation import typeset
 from neuralcollapse.cli import main
 from neuralcollapse.studies import PROFILES, Train, get, run_studies, studies
 
@@ -76,7 +77,7 @@ def test_every_plan_can_be_made_and_printed(name, profile, capsys):
     assert [cell["key"] for cell in shown["cells"]] == [entry.cell.key for entry in planned]
     assert main(["study", "show", name, "--profile", profile]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert all(claim.says in said for claim in get(name).claims)
+    assert all(typeset(claim.says) in said for claim in get(name).claims)
     if profile == "smoke":
         nets = [entry.cell.plan for entry in planned if isinstance(entry.cell, Train)]
         assert all(plan.data.partition(":")[0] in ("digits", "synthetic") for plan in nets)
