@@ -48,8 +48,8 @@ REMARKS = """\
   contradicted. Since then that part asks that NC1 has come to rest before it can be. With 800 epochs it still fell. The
   run shown has 1,600 there and 600 instead of 200 with ten classes, with new seeds and the same limits: twice as long a
   phase at the full rate, with ten times the paper's decay, leaves NC1 larger, and it still falls.
-- `losses/width-epochs` was run first with nets of up to 200 epochs, in which NC1 had not come to rest; the run shown goes
-  up to 600, with new seeds and the same limits, and NC1 still falls.
+- `losses/width-epochs` was run first with nets of up to 200 epochs, in which NC1 had not come to rest; the run shown
+  goes up to 600, with new seeds and the same limits, and NC1 still falls.
 - `losses/features` and `losses/accuracy` read the same nets of 600 epochs. The two parts of the former say one thing
   twice: a residual r after rotation and scale goes with a distance of about 2r between Gram matrices, so that the same
   limit is twice as strict for the latter. It was written down so, and stays.
