@@ -70,7 +70,7 @@ def main() -> None:
         if not chosen.quick:
             recording((50, 20, 64), 5)
     if wanted("batch"):
-        batch((10, 5, 32), 40 if chosen.quick else 100, 2)
+        batch((10, 5, 32), 40 if chosen.quick else 100, 2 if chosen.quick else 7)
     if chosen.only == "starts":
         starts(5 if chosen.quick else 100)
     if chosen.large or chosen.only == "large":
