@@ -100,7 +100,11 @@ def _read(name: str, folder: Path = EVIDENCE) -> dict[str, Any] | None:
 
 def _count(found: Found) -> str:
     verdicts = [facts["verdict"] if facts else NOT_RUN for facts in found.values()]
-    counted = [f"{verdicts.count(word)} {word}" for word in (*MARKS, NOT_RUN) if word in verdicts]
+    counted = [
+        f"{verdicts.count(word)} {'hold' if word == 'holds' else word}"
+        for word in (*MARKS, NOT_RUN)
+        if word in verdicts
+    ]
     return f"{len(found)} studies: {', '.join(counted)}."
 
 

@@ -373,6 +373,12 @@ def test_variations_that_cannot_be(make, complaint):
         make()
 
 
+def test_settings_that_are_no_texts_are_named():
+    with pytest.raises(TypeError, match="texts must be strings NAME=VALUE, got 2"):
+        parse_settings([2, 2])
+    assert parse_settings(["a=" + "-" * 100_000 + "1"])["a"].startswith("---")
+
+
 @given(st.dictionaries(st.sampled_from(["data", "epochs", "loss"]), st.text(max_size=80) | st.integers(), min_size=1))
 def test_slugs_are_names_of_folders(settings):
     slug = Variation(settings).slug

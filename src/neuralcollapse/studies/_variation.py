@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .._support.checks import integer
+from .._support.checks import describe, integer
 from ._results import Planned
 
 __all__ = ["Variation", "parse_settings"]
@@ -94,6 +94,8 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
     """
     settings: dict[str, Any] = {}
     for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"texts must be strings NAME=VALUE, got {describe(text)}")
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise ValueError(f"--set takes NAME=VALUE, got {text!r}")
@@ -101,6 +103,6 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"--set {name.strip()} is given twice")
         try:
             settings[name.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: nested too deep
             settings[name.strip()] = value.strip()
     return settings

@@ -149,10 +149,10 @@ export function numbersOf(row) {
   const entries = [
     ["step", show(row.step)],
     ["loss", show(row.value, 4)],
-    ["gap to the minimum", show(row.gap, 4)],
-    ["NC1", show(row.nc1, 4)],
-    ["NC2", show(row.nc2, 4)],
-    ["NC3", show(row.nc3, 4)],
+    ["gap to the minimum", show(row.gap, 3)],
+    ["NC1", show(row.nc1, 3)],
+    ["NC2", show(row.nc2, 3)],
+    ["NC3", show(row.nc3, 3)],
     ["NC4 (mismatch)", show(row.nc4, 4)],
     ["accuracy", `${show(100 * Number(row.accuracy), 4)} %`],
   ];
