@@ -67,8 +67,8 @@ REMARKS = """\
 - `normalized/temperature-net` was run first with nets of an eighth of the paper's width: at tau = 1 they did not fit
   their images, which that run called contradicted. It was the size, as pilots with wider nets show (PILOTS). The run
   shown has half the width, new seeds and a floor that tells a matter of size; limits are the same. Now tau = .1 and .5
-  fit first, three to seven epochs before tau = 5: the noise of the steps, tau times what the probabilities miss, is
-  largest near tau = 1, and less of it may be left in nets that are larger still.
+  fit before tau = 5: the noise of the steps, tau times what the probabilities miss, is largest near tau = 1, and may
+  matter less in nets that are larger still.
 - `normalized/losses` was run first with gradient descent alone: on the contrastive loss at tau = 5 it had not come to
   rest, and the part on NC1 was underpowered. NC1 of this loss is now read off trust-region solves, with new seeds;
   limits are the same.
