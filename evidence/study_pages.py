@@ -6,7 +6,7 @@ from typing import Any
 
 from neuralcollapse._support.notation import typeset, typeset_fields
 from neuralcollapse._support.theme import number
-from neuralcollapse.studies import Study, get, studies
+from neuralcollapse.studies import Study, get, studies, tables_of_parts
 
 HOME = Path(__file__).resolve().parent.parent
 EVIDENCE = HOME / "evidence" / "desk"
@@ -298,16 +298,17 @@ def _section(study: Study, facts: dict[str, Any] | None) -> list[str]:
         entries = (part["says"], source, MARKS[part["verdict"]], _interval(part), part["limit"], values)
         lines.append("| " + " | ".join(_cell(entry) for entry in entries) + " |")
     lines += ["", *(f"- {part['name']}: {part['why']}" for part in facts["parts"] if part["why"]), ""]
-    for name, rows in facts["sensitivity"].items():
-        lines += _sensitivity(name, rows)
+    for names, rows in tables_of_parts(facts["sensitivity"]):
+        lines += _table(names, rows)
     if (PICTURES / f"{study.id}.svg").is_file():
         lines += [f"![{typeset(study.question)}](evidence/{study.id}.svg)", ""]
     return lines
 
 
-def _sensitivity(name: str, rows: list[dict[str, Any]]) -> list[str]:
+def _table(names: list[str], rows: list[dict[str, Any]]) -> list[str]:
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    table = [f"How *{name}* depends on what the paper leaves open:", "", "| " + " | ".join(columns) + " |"]
+    behind = " and ".join(f"*{name}*" for name in names)
+    table = [f"The numbers behind {behind}:", "", "| " + " | ".join(c.replace("_", " ") for c in columns) + " |"]
     table.append("|" + "---|" * len(columns))
     table += ["| " + " | ".join(_cell(_number(row.get(column))) for column in columns) + " |" for row in rows]
     return [*table, ""]

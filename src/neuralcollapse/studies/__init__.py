@@ -14,7 +14,7 @@ import os
 from .._support.public import explain_calls
 from .._support.registry import load_entries
 from ._cells import Calculation, Cell, Solve, Train, calculations
-from ._evidence import collect_evidence
+from ._evidence import collect_evidence, tables_of_parts
 from ._results import Planned, Result, Results
 from ._running.engines import engines
 from ._running.index import Answer, query
@@ -81,6 +81,7 @@ __all__ = [
     "query",
     "run_studies",
     "studies",
+    "tables_of_parts",
 ]
 
 

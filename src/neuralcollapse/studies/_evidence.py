@@ -9,7 +9,7 @@ from .._support.files import write_bytes, write_json
 from ..data import sources
 from ._study import Study, studies
 
-__all__ = ["claims_differ", "collect_evidence"]
+__all__ = ["claims_differ", "collect_evidence", "tables_of_parts"]
 
 KEPT = ("id", "paper", "figures", "question", "profile", "setting", "verdict", "parts", "sensitivity")
 LARGEST_PICTURE = 400_000
@@ -46,6 +46,22 @@ def collect_evidence(
     if not copied:
         raise ValueError(f"{folder}: no finished study at profile {profile} to take as evidence")
     return said
+
+
+def tables_of_parts(tables: Mapping[str, list[dict[str, Any]]]) -> list[tuple[list[str], list[dict[str, Any]]]]:
+    """The tables of a study's parts (``sensitivity`` in study.json), each once with the names of the parts that share it.
+
+    >>> tables_of_parts({"gram": [{"loss": "ce"}], "test": [{"d": 3}], "residual": [{"loss": "ce"}]})
+    [(['gram', 'residual'], [{'loss': 'ce'}]), (['test'], [{'d': 3}])]
+    """
+    found: list[tuple[list[str], list[dict[str, Any]]]] = []
+    for name, rows in tables.items():
+        names = next((names for names, known in found if known == rows), None)
+        if names is None:
+            found.append(([name], rows))
+        else:
+            names.append(name)
+    return found
 
 
 def claims_differ(study: Study, facts: Mapping[str, Any]) -> list[str]:

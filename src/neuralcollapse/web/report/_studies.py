@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._support.notation import typeset_fields
-from ...studies import Variation
+from ...studies import Variation, tables_of_parts
 from ._files import environment, optional_json, read_json
 from ._numbers import heading, shown
 from ._parts import Badge, Chart, Details, Picture, Section, Table, table_of
@@ -50,8 +50,8 @@ def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
     if varied:
         described["Variation"] = f"Not as the study has it: {varied}."
     sensitivity = [
-        table_of(f"How {name} depends on what the paper leaves open.", rows)
-        for name, rows in facts.get("sensitivity", {}).items()
+        table_of(f"The numbers behind {', '.join(names)}.", rows)
+        for names, rows in tables_of_parts(facts.get("sensitivity", {}))
     ]
     failed = table_of("Cells that failed.", [{"cell": name, "error": error} for name, error in failures.items()])
     return Section(
