@@ -49,7 +49,7 @@ def collect_evidence(
 
 
 def tables_of_parts(tables: Mapping[str, list[dict[str, Any]]]) -> list[tuple[list[str], list[dict[str, Any]]]]:
-    """The tables of a study's parts (``sensitivity`` in study.json), each once with the names of the parts that share it.
+    """The tables of a study's parts (``sensitivity`` in study.json), each once, with the parts that share it.
 
     >>> tables_of_parts({"gram": [{"loss": "ce"}], "test": [{"d": 3}], "residual": [{"loss": "ce"}]})
     [(['gram', 'residual'], [{'loss': 'ce'}]), (['test'], [{'d': 3}])]

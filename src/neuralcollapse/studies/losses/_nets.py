@@ -49,13 +49,14 @@ SETS: Mapping[Profile, tuple[str, ...]] = {
 }
 """The easy data set and the hard one, of 100 classes."""
 WIDTHS: Mapping[Profile, tuple[float, ...]] = {"smoke": (8, 32), "desk": (16, 64, 256), "paper": (0.25, 0.5, 1, 2)}
-EPOCHS: Mapping[Profile, tuple[int, ...]] = {"smoke": (2, 4), "desk": (5, 30, 600), "paper": (100, 200, 400, 800)}
-SEEDS: Mapping[str, tuple[int, ...]] = {"smoke": (0,), "desk": (40, 41, 42, 43, 44), "paper": (0, 1, 2)}
-HARD_SEEDS, HARD_EPOCHS = 3, 1600
-"""On the data set of 100 classes at desk size: an eighth of the steps of the paper's 800 epochs of 45,000 images."""
+EPOCHS: Mapping[Profile, tuple[int, ...]] = {"smoke": (2, 4), "desk": (5, 30, 1000), "paper": (100, 200, 400, 800)}
+SEEDS: Mapping[str, tuple[int, ...]] = {"smoke": (0,), "desk": (70, 71, 72, 73), "paper": (0, 1, 2)}
+HARD_EPOCHS = 1300
+"""On the data set of 100 classes at desk size: a tenth of the steps of the paper's 800 epochs of 45,000 images."""
 
 RATE, DECAY, CLIP = 0.1, 5e-4, 2.0
-DESK_DECAY = 5e-3
+DESK_DECAY = 2.5e-3
+"""Five times the paper's: with so few steps its own would hardly be felt, and ten times leaves features unequal."""
 
 PROVENANCE: dict[str, Literal["text", "code", "guess"]] = {
     "model, width, epochs": "text",
@@ -108,7 +109,7 @@ def net(
 
 
 HARD_MSE_DECAY = 2.5e-4
-"""The paper's own decay: with ten times as much the squared error does not fit CIFAR100."""
+"""The paper's own decay: with much more the squared error does not fit CIFAR100."""
 
 
 def optimisation(loss: str, decay: float) -> dict[str, float]:
@@ -146,7 +147,7 @@ def largest_nets(profile: Profile, seeds: tuple[int, ...], sets: int = 2) -> Ite
         hard = profile == "desk" and data.startswith("cifar100")
         sizes = (profile, data, WIDTHS[profile][-1], HARD_EPOCHS if hard else EPOCHS[profile][-1])
         for loss in LOSSES:
-            for seed in (seed + 10 for seed in seeds[:HARD_SEEDS]) if hard else seeds:
+            for seed in (seed + 10 for seed in seeds) if hard else seeds:
                 labels = {"data": data, "loss": loss, "seed": seed}
                 if profile != "paper":
                     yield Planned(net(*sizes, loss, seed), labels)

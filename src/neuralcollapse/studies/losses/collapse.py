@@ -72,13 +72,13 @@ class Collapse(Study):
             floor=FLOOR,
         ),
     )
-    costs = {"smoke": "2 s", "desk": "75 min on 1 core", "paper": "about 30 GPU days with the variants"}
+    costs = {"smoke": "2 s", "desk": "70 min on 1 core", "paper": "about 30 GPU days with the variants"}
     setting = {
         "smoke": "Perceptrons on 200 digits, 4 epochs.",
         "desk": (
             "A perceptron of four hidden layers of 256 with batch norm, no augmentation: 5,000 MNIST images of "
-            "14 x 14, a fifth held out, 600 epochs, five seeds, for CIFAR10; 3,000 CIFAR100 images of 16 x 16, a tenth "
-            "held out, 1,600 epochs, three seeds. Ten times the paper's weight decay, but for MSE on CIFAR100, which "
+            "14 x 14, a fifth held out, 1,000 epochs, for CIFAR10; 3,000 CIFAR100 images of 16 x 16, a tenth held "
+            "out, 1,300 epochs; four seeds each. Five times the paper's weight decay, but for MSE on CIFAR100, which "
             "would not fit then; else as in the paper."
         ),
         "paper": (

@@ -66,7 +66,7 @@ class Features(Study):
     )
     costs = {
         "smoke": "2 s",
-        "desk": "30 min on 1 core, the cells of losses/collapse",
+        "desk": "27 min on 1 core, the cells of losses/collapse",
         "paper": "those of losses/collapse",
     }
     setting = {

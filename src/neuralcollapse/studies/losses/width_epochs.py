@@ -74,14 +74,14 @@ class WidthEpochs(Study):
     )
     costs = {
         "smoke": "4 s",
-        "desk": "60 min on 1 core, 30 of them for the cells of losses/collapse",
+        "desk": "60 min on 1 core, 27 of them for the cells of losses/collapse",
         "paper": "about 60 GPU days",
     }
     setting = {
         "smoke": "Perceptrons of width 8 and 32 on 200 digits, 2 and 4 epochs.",
         "desk": (
-            "Perceptrons of four hidden layers of 16, 64 and 256 with batch norm on MNIST, 5, 30 and 600 epochs, five "
-            "seeds; the rest as in losses/collapse, whose nets are the largest ones."
+            "Perceptrons of four hidden layers of 16, 64 and 256 with batch norm on MNIST, 5, 30 and 1,000 epochs, "
+            "four seeds; the rest as in losses/collapse, whose nets are the largest ones."
         ),
         "paper": (
             "WideResNet50 of width .25 to 2, CIFAR10 and CIFAR100, 100 to 800 epochs, three seeds; the rest as in "
