@@ -56,6 +56,8 @@ class Optimizers(Study):
     loss: ClassVar[str]
     data: ClassVar[tuple[str, ...]]
     """Names in ``DATA``, at desk and paper size."""
+    desk_lbfgs: ClassVar[Settings]
+    """Batches and epochs of L-BFGS at desk size."""
     paper_lbfgs_rate: ClassVar[float]
     shown: ClassVar[tuple[str, ...]]
     """Metrics of the picture."""
@@ -82,7 +84,7 @@ class Optimizers(Study):
             lbfgs = {**lbfgs, "batch_size": 120, "epochs": 2}
             return {("SGD", TEXT): {}, ("Adam", TEXT): adam, ("L-BFGS", TEXT): lbfgs}
         if profile == "desk":
-            lbfgs = {**lbfgs, "batch_size": 2000, "epochs": 60}
+            lbfgs = {**lbfgs, **self.desk_lbfgs}
             return {("SGD", TEXT): {}, ("Adam", TEXT): adam, ("L-BFGS", TEXT): lbfgs}
         mean = MEAN_OVER_CLASSES if self.loss == "squared-error" else {}
         lbfgs = {**lbfgs, "learning_rate": self.paper_lbfgs_rate, "batch_size": 2048}

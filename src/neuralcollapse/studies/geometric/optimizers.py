@@ -30,6 +30,7 @@ class GeometricOptimizers(Optimizers):
     question = "Do the last-layer features collapse whatever the optimizer, and do the nets generalise alike?"
     loss = "cross-entropy"
     data = ("MNIST", "CIFAR10")
+    desk_lbfgs = {"batch_size": 2000, "epochs": 60}
     paper_lbfgs_rate = 0.1
     shown = ("nc1", "nc2", "nc3", "nc4_bias")
     margins = False
