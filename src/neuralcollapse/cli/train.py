@@ -193,7 +193,7 @@ def _epochs(text: str | None) -> object:
         raise ValueError(f"--measure takes log, every or a list such as 1,10,100, got {text!r}") from None
 
 
-def _sized(model: str, **sizes: float | int | None) -> str:
+def _sized(model: str, **sizes: float | None) -> str:
     """The model's name with the sizes that were given as options of their own."""
     from .._support.checks import real
 

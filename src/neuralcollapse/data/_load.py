@@ -59,7 +59,7 @@ def load(
     *,
     per_class: int | None = None,
     test_per_class: int | None = None,
-    validation: float | int = 0.0,
+    validation: float = 0.0,
     imbalance: str | None = None,
     random_labels: RandomLabels = False,
     seed: int = 0,

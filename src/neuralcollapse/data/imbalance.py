@@ -18,7 +18,7 @@ profiles: Registry[type[Callable[[int, int], list[int]]]] = Registry("imbalance 
 class Exponential:
     """Class k keeps ``largest * ratio^(-k/(K-1))`` samples: a long tail."""
 
-    ratio: float | int = 10.0
+    ratio: float = 10.0
 
     def __post_init__(self) -> None:
         real("ratio", self.ratio, minimum=1.0)
@@ -33,8 +33,8 @@ class Exponential:
 class Step:
     """The last ``minority`` of the classes keep ``largest / ratio`` samples, the others all."""
 
-    ratio: float | int = 10.0
-    minority: float | int = 0.5
+    ratio: float = 10.0
+    minority: float = 0.5
 
     def __post_init__(self) -> None:
         real("ratio", self.ratio, minimum=1.0)

@@ -30,7 +30,7 @@ class Logger(Protocol):
         ...
 
 
-def _number(name: str, value: Any) -> float | int | None:
+def _number(name: str, value: Any) -> float | None:
     """A plain number; ``None`` for none and for what is not finite, which JSON has no word for."""
     if value is None or isinstance(value, bool):
         return None if value is None else int(value)

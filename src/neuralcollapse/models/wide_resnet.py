@@ -16,7 +16,7 @@ BASE_WIDTH = 64
 
 @nets.add("wide-resnet18", "wide_resnet18")
 def wide_resnet18(
-    width: float | int = 2.0,
+    width: float = 2.0,
     feature_dim: int | None = None,
     in_channels: int = 3,
     num_classes: int = 10,
@@ -31,7 +31,7 @@ def wide_resnet18(
 
 @nets.add("wide-resnet50", "wide_resnet50")
 def wide_resnet50(
-    width: float | int = 2.0,
+    width: float = 2.0,
     feature_dim: int | None = None,
     in_channels: int = 3,
     num_classes: int = 10,
@@ -47,7 +47,7 @@ def wide_resnet50(
 def _wide(
     kind: Kind,
     depths: tuple[int, ...],
-    width: float | int,
+    width: float,
     feature_dim: int | None,
     in_channels: int,
     num_classes: int,

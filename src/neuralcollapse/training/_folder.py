@@ -44,7 +44,7 @@ class RunFolder:
     folder: Path
     trainer: Trainer
     keep: int
-    every: float | int
+    every: float
     best: dict[str, Any] = field(default_factory=dict)
     best_digest: str | None = None
     """Checksum of ``best.safetensors``."""

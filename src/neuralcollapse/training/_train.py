@@ -34,7 +34,7 @@ def train(
     root: str | os.PathLike[str] | None = None,
     resume: bool = False,
     keep: int = 2,
-    checkpoint_seconds: float | int = 60.0,
+    checkpoint_seconds: float = 60.0,
     save_features: bool = False,
     on_step: Callable[[Progress], None] | None = None,
     on_measure: Callable[[dict[str, Any]], None] | None = None,

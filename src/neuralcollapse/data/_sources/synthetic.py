@@ -59,7 +59,7 @@ class Synthetic(Source):
     classes: int = 10
     dim: int = 32
     per_class: int = 100
-    bayes_error: float | int = 0.01
+    bayes_error: float = 0.01
     seed: int = 0
 
     def __post_init__(self) -> None:
