@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.progress import BarColumn, Progress, ProgressColumn, TimeElapsedColumn
 
 from .._support.notation import typeset
-from ._terminal import say_next, styled, terminal, text_column
+from ._terminal import say_next, styled_text, terminal, text_column
 
 if TYPE_CHECKING:
     from ..studies import Outcome, Status
@@ -86,11 +86,11 @@ class StudiesBar(Bar):
         """Called with each study's verdict."""
         console = terminal(soft_wrap=True)
         verdict = (outcome.verdict, MARKS[outcome.verdict])
-        console.print(styled((outcome.study.name, "bold"), f" ({outcome.profile}): ", verdict))
+        console.print(styled_text((outcome.study.name, "bold"), f" ({outcome.profile}): ", verdict))
         for part in outcome.parts:
             ours = " (ours)" if part.kind == "ours" else ""
             said = typeset(f"{ours}: {part.says} {part.why}".rstrip())
-            console.print(styled("  ", (part.verdict, MARKS[part.verdict]), said))
+            console.print(styled_text("  ", (part.verdict, MARKS[part.verdict]), said))
         for name, error in outcome.failures.items():
             console.print(f"  failed: {name}: {error}")
         console.print(f"  picture: {outcome.folder / 'figure.svg'}")

@@ -23,7 +23,7 @@ __all__ = [
     "loss_text",
     "print_table",
     "say_next",
-    "styled",
+    "styled_text",
     "terminal",
     "text_column",
     "write_tabs",
@@ -38,7 +38,7 @@ def terminal(*, stderr: bool = False, quiet: bool = False, soft_wrap: bool = Fal
     return Console(stderr=stderr, quiet=quiet, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)
 
 
-def styled(*parts: str | tuple[str, str]) -> Text:
+def styled_text(*parts: str | tuple[str, str]) -> Text:
     """Text from plain parts and (text, style) pairs: what markup would say, without reading it out of the text."""
     return Text.assemble(*parts)
 

@@ -154,14 +154,14 @@ def _show(outcome: "Outcome", path: Path) -> None:
     import json
 
     from ._progress import MARKS
-    from ._terminal import say_next, styled, terminal
+    from ._terminal import say_next, styled_text, terminal
 
     console = terminal(soft_wrap=True)
     console.print(_table(json.loads((outcome.folder / "table.json").read_text(encoding="utf-8"))))
     for part in outcome.parts:
-        console.print(styled((part.verdict, MARKS[part.verdict]), f": {part.says} {part.why}"))
+        console.print(styled_text((part.verdict, MARKS[part.verdict]), f": {part.says} {part.why}"))
     console.print()
-    console.print(styled((f"report: {path}", "bold"), f" ({size(path)}; open it in a browser)\n"))
+    console.print(styled_text((f"report: {path}", "bold"), f" ({size(path)}; open it in a browser)\n"))
     say_next(
         "neuralcollapse explore",
         "neuralcollapse study list",

@@ -9,14 +9,14 @@ from .._support.renamed import renamed_arguments
 from ._split import Split
 from .subsets import take_per_class
 
-__all__ = ["Exponential", "Step", "imbalanced_subset", "imbalances"]
+__all__ = ["ExponentialImbalance", "StepImbalance", "imbalanced_subset", "imbalances"]
 
 imbalances: Registry[type[Callable[[int, int], list[int]]]] = Registry("imbalance")
 
 
 @imbalances.add("exponential")
 @dataclass(frozen=True)
-class Exponential:
+class ExponentialImbalance:
     """Class k keeps ``largest * ratio^(-k/(K-1))`` samples: a long tail."""
 
     ratio: float = 10.0
@@ -31,7 +31,7 @@ class Exponential:
 
 @imbalances.add("step")
 @dataclass(frozen=True)
-class Step:
+class StepImbalance:
     """The last ``minority`` of the classes keep ``largest / ratio`` samples, the others all."""
 
     ratio: float = 10.0

@@ -125,7 +125,7 @@ class LogitLoss(Loss):
         return self.linearize(logits, labels).hessian_vector(direction.to(logits, copy=True))
 
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Linearization:
-        """Value and derivatives at checked arguments: the engine of the unconstrained feature models."""
+        """Value and derivatives at checked arguments: what the unconstrained feature models evaluate."""
         return AutogradLinearization(lambda z: self._mean(z, labels), logits)
 
     def stack(self, labels: Int[Tensor, " N"], num_classes: int) -> LossStack | None:

@@ -11,12 +11,12 @@ from torch.utils.data import DistributedSampler
 from .._support.checks import describe
 from .inputs import NonFiniteError
 
-__all__ = ["Shares", "Team", "team_of"]
+__all__ = ["MeasuringTeam", "Shares", "team_of"]
 
 Reduce = bool | distributed.ProcessGroup | None
 
 
-class Team:
+class MeasuringTeam:
     """The processes whose samples make one report; alone, every method does nothing."""
 
     def __init__(self, group: Any = None, together: bool = False):
@@ -58,15 +58,15 @@ class Team:
                 raise (NonFiniteError if error[0] else RuntimeError)(f"in process {rank}: {error[1]}")
 
 
-def team_of(reduce: object, loader: object) -> Team:
+def team_of(reduce: object, loader: object) -> MeasuringTeam:
     """The processes to measure with: by default all, where the loader gives each process a share of its own."""
     if reduce is None:
-        return Team(None, Shares(loader).distributed)
+        return MeasuringTeam(None, Shares(loader).distributed)
     if isinstance(reduce, bool):
-        return Team(None, reduce)
+        return MeasuringTeam(None, reduce)
     if not isinstance(reduce, distributed.ProcessGroup):
         raise TypeError(f"reduce must be None, True, False or a process group, got {describe(reduce)}")
-    return Team(reduce, True)
+    return MeasuringTeam(reduce, True)
 
 
 class Shares:

@@ -8,7 +8,7 @@ from torch import Tensor
 from .. import losses
 from ..data import Split
 from ..metrics.inputs import NonFiniteError
-from ..metrics.processes import Team as MeasuringTeam
+from ..metrics.processes import MeasuringTeam
 from ..metrics.recorder import Recorder
 from ..metrics.settings import Settings
 from ..models import Classifier

@@ -24,7 +24,7 @@ __all__ = [
     "tensors_bytes",
     "unpack",
     "write_checkpoint",
-    "write_tensors",
+    "write_state",
 ]
 
 
@@ -68,7 +68,7 @@ def unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
     return items if kind == "list" else tuple(items)
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
+def write_state(path: Path, tensors: dict[str, Tensor]) -> str:
     """Write a safetensors file, atomically, and return its digest."""
     content = tensors_bytes(tensors)
     write_bytes(path, content)
@@ -85,7 +85,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     tensors: dict[str, Tensor] = {}
     state = pack(checkpoint.state, tensors)
     path = folder / f"{checkpoint.epoch:06d}-{checkpoint.step:08d}.safetensors"
-    checksum = write_tensors(path, tensors)
+    checksum = write_state(path, tensors)
     body = json.dumps({"epoch": checkpoint.epoch, "step": checkpoint.step, "tensors": checksum, "state": state})
     text = json.dumps({"digest": digest(body.encode()), "body": body})
     write_text(path.with_suffix(".json"), text)

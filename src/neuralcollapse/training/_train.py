@@ -16,7 +16,7 @@ from ._distributed import Team, team, with_synchronised_batch_norm
 from ._errors import writing
 from ._folder import RunFolder, finished
 from ._measure import features_of, measure_split
-from ._state import write_tensors
+from ._state import write_state
 from ._trainer import Progress, Trainer
 from .matching import compare_with_theory
 from .plan import Plan
@@ -208,5 +208,5 @@ def _finish(trainer: Trainer, files: RunFolder, save_features: bool) -> None:
                 arrays["bias"] = trainer.model.head.bias.detach()
             with writing(files.folder):
                 arrays = {key: value.cpu().contiguous() for key, value in arrays.items()}
-                write_tensors(files.folder / f"features-{name}.safetensors", arrays)
+                write_state(files.folder / f"features-{name}.safetensors", arrays)
     files.finish(summary)

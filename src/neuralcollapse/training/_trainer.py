@@ -12,7 +12,7 @@ from ..data.subsets import stream
 from ..models import Classifier, NormalizedHead
 from ._distributed import SynchronisedBatchNorm, Team
 from ._errors import TrainingStopped
-from ._objective import Objective
+from ._objective import TrainingObjective
 from ._state import like
 from .optimizers import WholeBatchLBFGS, create_optimizer
 from .plan import Plan
@@ -44,7 +44,7 @@ class Trainer:
 
     def __init__(self, plan: Plan, model: Classifier, data: DataSet, team: Team, device: torch.device):
         self.plan, self.model, self.data, self.team, self.device = plan, model, data, team, device
-        self.objective = Objective(plan, model, team, device, len(data.train))
+        self.objective = TrainingObjective(plan, model, team, device, len(data.train))
         self.optimizer = create_optimizer(plan.optimizer, self._groups(), plan.learning_rate)
         self.schedule = create_schedule(plan.schedule)
         self.augment = CropFlip() if plan.augment else None
@@ -122,7 +122,7 @@ class Trainer:
         return loss
 
     def _gradient(self, images: Tensor, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """Objective and loss of the whole batch; leaves the gradient in the parameters."""
+        """TrainingObjective and loss of the whole batch; leaves the gradient in the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         objective, loss = self.objective(images, labels, size)
         objective.backward()
