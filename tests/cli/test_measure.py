@@ -149,14 +149,14 @@ def test_a_mapped_file_is_read_in_chunks(tmp_path, capsys, monkeypatch):
     y = rng.integers(0, 3, 20_000)
     np.savez(tmp_path / "big.npz", features=rng.normal(size=(20_000, 300)).astype(np.float32), labels=y)
     sizes = []
-    plain = _inputs.Source.slice
+    plain = _inputs.FeatureRows.slice
 
     def spy(self, start, stop):
         assert isinstance(self._values, np.memmap)
         sizes.append(stop - start)
         return plain(self, start, stop)
 
-    monkeypatch.setattr(_inputs.Source, "slice", spy)
+    monkeypatch.setattr(_inputs.FeatureRows, "slice", spy)
     output(capsys, tmp_path / "big.npz", "--json", "--metrics", "nc1,cdnv")
     assert max(sizes) <= 4096
     assert sum(sizes) == 2 * 20_000

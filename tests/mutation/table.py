@@ -231,13 +231,13 @@ TABLE = (
         ("web/report/test_report.py",),
     ),
     Mutation(
-        "cli/_progress.py",
+        "cli/_output/progress.py",
         "hours, minutes = divmod(minutes, 60)",
         "hours, minutes = divmod(minutes, 100)",
         ("cli/test_terminal.py",),
     ),
     Mutation(
-        "cli/_terminal.py",
+        "cli/_output/terminal.py",
         "if used + wide <= width or not chosen:",
         "if used + wide <= width + BETWEEN or not chosen:",
         ("cli/test_terminal.py",),

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from neuralcollapse.training import Plan, Progress, Run, TrainingStopped, train
-from neuralcollapse.training import _state as state_module
-from neuralcollapse.training._state import pack, unpack
+from neuralcollapse.training import _checkpoints as state_module
+from neuralcollapse.training._checkpoints import pack, unpack
 
 SCRIPT = Path(__file__).with_name("kill_and_resume.py")
 PLAN = Plan(

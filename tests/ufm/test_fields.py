@@ -11,7 +11,7 @@ from neuralcollapse.cli._problem_options import ProblemOptions, problem_options
 from neuralcollapse.ufm import NormalizedUFM, Problem, RegularizedUFM, problems
 from neuralcollapse.web.explorer._about import describe_page
 from neuralcollapse.web.explorer._fields import Fields, Limits, problem_of
-from neuralcollapse.web.explorer._words import command
+from neuralcollapse.web.explorer._sentences import command
 
 LIMITS = Limits(classes=100, per_class=100, dim=100)
 

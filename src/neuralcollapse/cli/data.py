@@ -30,7 +30,7 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
 
     """
     from ..data import root_folder, sources
-    from ._terminal import print_table, say_next, terminal, write_tabs
+    from ._output.terminal import print_table, say_next, terminal, write_tabs
 
     folder = root_folder(root)
     rows = []
@@ -94,7 +94,7 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
 
     from ..data import get as fetch_set
     from ..data import root_folder, sources
-    from ._terminal import say_next, terminal, text_column
+    from ._output.terminal import say_next, terminal, text_column
 
     console = terminal(stderr=True)
     columns = (text_column("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -138,7 +138,7 @@ def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parame
 
     """
     from ..data import check as check_set
-    from ._terminal import say_next
+    from ._output.terminal import say_next
 
     report = check_set(name, root)
     code = 0 if report.problem is None else 1

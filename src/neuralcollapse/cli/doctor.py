@@ -42,7 +42,7 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     from rich.table import Table
 
     from .. import __version__
-    from ._terminal import say_next, styled_text, terminal
+    from ._output.terminal import say_next, styled_text, terminal
 
     facts: dict[str, object] = {
         "neuralcollapse": __version__,

@@ -175,7 +175,7 @@ def _show(reports: "dict[str, CollapseReport]", everything: bool, out: Path | No
     from rich.text import Text
 
     from ..metrics import metric_table, summary
-    from ._terminal import say_next, terminal
+    from ._output.terminal import say_next, terminal
 
     console = terminal()
     for name, report in reports.items():
@@ -196,8 +196,8 @@ class _Shards:
     def __init__(self) -> None:
         from rich.progress import BarColumn
 
-        from ._progress import Bar
-        from ._terminal import text_column
+        from ._output.progress import Bar
+        from ._output.terminal import text_column
 
         text, left = text_column("measuring {task.fields[text]}"), text_column("{task.fields[left]}")
         self._bar = Bar(text, BarColumn(), left, text="", left="")

@@ -103,7 +103,7 @@ def _one(
 ) -> int:
     from ..ufm import save_point
     from ..ufm import solve as solve_problem
-    from ._terminal import say_next, terminal
+    from ._output.terminal import say_next, terminal
 
     # The bar shows value and gap, whatever else is recorded.
     record = tuple(dict.fromkeys(("value", "gap", *options["record"])))
@@ -146,7 +146,7 @@ def _many(
 ) -> int:
     from .._support.files import write_json
     from ..ufm import solve_many
-    from ._terminal import say_next, terminal
+    from ._output.terminal import say_next, terminal
 
     done = 0
     with _progress("trial", len(seeds)) as show:
@@ -243,7 +243,7 @@ def _progress(unit: str, total: int) -> Iterator[_Show]:
     """A bar on a terminal, plain lines elsewhere; both on stderr."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    from ._terminal import terminal, text_column
+    from ._output.terminal import terminal, text_column
 
     console = terminal(stderr=True)
     if not console.is_terminal:

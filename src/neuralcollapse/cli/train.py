@@ -156,7 +156,7 @@ def train(
     options = dict(locals())
     from ..training import Plan, TrainingStopped
     from ..training import train as run_training
-    from ._progress import TrainingBar
+    from ._output.progress import TrainingBar
 
     given = {name: value for name, value in options.items() if name in Plan.model_fields}
     given |= {"random_labels": random_labels or None, "augment": augment or None, "measure": _epochs(measure)}

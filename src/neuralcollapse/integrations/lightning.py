@@ -18,7 +18,7 @@ from ..metrics.measurement import Measurement, Options
 from ..metrics.model import look_at
 from ..metrics.processes import MeasuringTeam, Shares
 from ..metrics.settings import MEMORY_LIMIT, Metrics
-from ._watching import Skips, report_state, restored_report
+from ._shared_by_callbacks import Skips, report_state, restored_report
 from .loggers import Logger, write_all
 
 __all__ = ["LightningCollapse"]

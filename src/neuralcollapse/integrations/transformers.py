@@ -18,7 +18,7 @@ from ..metrics.measurement import Options
 from ..metrics.model import look_at
 from ..metrics.processes import MeasuringTeam, Reduce
 from ..metrics.settings import MEMORY_LIMIT, Metrics
-from ._watching import Skips
+from ._shared_by_callbacks import Skips
 from .loggers import Logger, write_all
 
 __all__ = ["TransformersCollapse"]

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from .._support.files import damaged, digest, digests, json_text, sealed, unsealed, write_bytes, write_json, write_text
 from ..data import DataSet
-from ._errors import writing
-from ._state import Checkpoint, latest, tensors_bytes, write_checkpoint, write_state
+from ._checkpoints import Checkpoint, latest, tensors_bytes, write_checkpoint, write_state, writing
 from ._trainer import Trainer
 from .run import changed_environment, describe_data, describe_environment
 

@@ -12,11 +12,10 @@ import torch
 from .._support.checks import flag, integer, real
 from .._support.files import locked
 from ..data import DataSet, Split, load
+from ._checkpoints import write_state, writing
 from ._distributed import Team, team, with_synchronised_batch_norm
-from ._errors import writing
 from ._folder import RunFolder, finished
 from ._measure import features_of, measure_split
-from ._state import write_state
 from ._trainer import Progress, Trainer
 from .matching import compare_with_theory
 from .plan import Plan

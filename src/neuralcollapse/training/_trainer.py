@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from ..data import CropFlip, DataSet
 from ..data.subsets import stream
 from ..models import Classifier, NormalizedHead
+from ._checkpoints import TrainingStopped, like
 from ._distributed import SynchronisedBatchNorm, Team
-from ._errors import TrainingStopped
 from ._objective import TrainingObjective
-from ._state import like
 from .optimizers import WholeBatchLBFGS, create_optimizer
 from .plan import Plan
 from .schedules import create_schedule

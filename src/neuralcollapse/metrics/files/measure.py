@@ -26,7 +26,7 @@ from ..report.report import CollapseReport, build_report
 from ..selection import Selection
 from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 from .engines import Engine, Progress, in_order, reported, worker_count
-from .kept import asked_of, keep, key_of, looks
+from .finished import asked_of, keep, key_of, looks
 from .shards import Collection, Shard, collect, encode, find_files, label_names
 
 __all__ = ["measure_files"]

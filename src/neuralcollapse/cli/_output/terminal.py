@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import TextColumn
 from rich.text import Text
 
-from .._support.theme import look_of
+from ..._support.theme import look_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TimeElapsedColumn
 
-from .._support.notation import typeset
-from ._terminal import say_next, styled_text, terminal, text_column
+from ..._support.notation import typeset
+from .terminal import say_next, styled_text, terminal, text_column
 
 if TYPE_CHECKING:
-    from ..studies import Outcome, Status
-    from ..training import Plan, Run
-    from ..training import Progress as Step
+    from ...studies import Outcome, Status
+    from ...training import Plan, Run
+    from ...training import Progress as Step
 
 __all__ = ["Bar", "StudiesBar", "TrainingBar", "clock"]
 
