@@ -1,4 +1,4 @@
-"""One name, one thing: no class is called as another one of the package is, and old names say what they are now."""
+"""One name, one thing: no class is called as another one of the package is, rooms are small, and old names say what they are now."""
 
 import ast
 from collections import defaultdict
@@ -10,6 +10,7 @@ import neuralcollapse as nc
 
 SOURCE = Path(nc.__file__).parent
 STUDIES = "studies"
+ASIDE = {"__init__.py", "conftest.py"}
 
 
 def classes():
@@ -27,6 +28,13 @@ def test_no_two_classes_share_a_name():
         places[name].append(place)
     assert len(places) > 150
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_no_folder_has_more_than_a_dozen_files():
+    tests = Path(__file__).parent
+    folders = [folder for top in (SOURCE, tests) for folder in (top, *top.rglob("*")) if folder.is_dir()]
+    sizes = {str(folder): len({file.name for file in folder.glob("*.py")} - ASIDE) for folder in folders}
+    assert {folder: size for folder, size in sizes.items() if size > 12} == {}
 
 
 def test_the_old_name_of_the_last_layer_warns():
