@@ -1,4 +1,4 @@
-"""One name, one thing: no class is called as another one of the package is, rooms are small, and old names say what they are now."""
+"""One name, one thing: no two classes are called the same, rooms are small, and old names say what they are now."""
 
 import ast
 from collections import defaultdict

@@ -90,25 +90,13 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
         Address of a folder that holds the same files.
 
     """
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
     from ..data import get as fetch_set
     from ..data import root_folder, sources
-    from ._output.terminal import say_next, terminal, text_column
+    from ._output.progress import DownloadBar
+    from ._output.terminal import say_next
 
-    console = terminal(stderr=True)
-    columns = (text_column("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
-        tasks = {}
-
-        def progress(file: str, done: int, total: int) -> None:
-            if file not in tasks:
-                tasks[file] = bar.add_task(file, total=total)
-                if bar.disable:
-                    console.print(f"fetching {file} ({total:,} bytes)")
-            bar.update(tasks[file], completed=done)
-
-        files = fetch_set(name, root, mirror, progress)
+    with DownloadBar() as bar:
+        files = fetch_set(name, root, mirror, bar)
     if sources[sources.parse(name)[0]].embedded:
         print(f"{name} is embedded: nothing to fetch")
     else:
