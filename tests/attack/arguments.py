@@ -73,7 +73,7 @@ def _net() -> nn.Module:
 
 
 def _data() -> nc.data.DataSet:
-    return nc.data.load("synthetic:classes=3,dim=4,per_class=6", cache=False)
+    return nc.data.load("synthetic:num_classes=3,dim=4,per_class=6", cache=False)
 
 
 LOSSES = ("ce", "focal:gamma=2", "ls:alpha=0.1", "mse", "mse:alpha=2,target=3")
@@ -160,7 +160,7 @@ NAMED: dict[str, list[Any]] = {
     "path": ["made.file", "features.npz", "point.safetensors", "plan.toml"],
     "out": ["made", "made.html"],
     "folder": ["made", "results"],
-    "name": ["synthetic:classes=3,dim=4,per_class=6", "digits", "geometric/bound", "mse/landscape"],
+    "name": ["synthetic:num_classes=3,dim=4,per_class=6", "digits", "geometric/bound", "mse/landscape"],
     "loader": [[(_features().float(), _labels())]],
     "model": [_net()],
     "profile": ["smoke", "exponential:ratio=2", "step:ratio=2,minority=1"],

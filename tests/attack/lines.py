@@ -22,7 +22,14 @@ NUMBERS = ["0", "1", "2", "3", "-1", "5", "1e300", "1e-300", ".01", "1e9", "2147
 NUMBERS += ["9" * 400, "nan", "inf", "-inf", "1e5", "0.5", "1,2", "0x10", "1_0", "--1", "1e-30", "1e30", "50,50,5"]
 TEXTS = ["", "x", "ce", "focal:gamma=1e9", "ls:alpha=2", "mse:alpha=0", "sc", "digits", "[/bold]", "../x", "a" * 5000]
 TEXTS += ["é\n", "\x00", "-", "--", "~", "/proc", "/dev/null", "/proc/self/mem", ":warning:", "%s", "{}", "'; DROP x"]
-TEXTS += ["synthetic:classes=2,dim=2,per_class=3", "mlp:width=3", "point.safetensors", "features.npz", "run", "solved"]
+TEXTS += [
+    "synthetic:num_classes=2,dim=2,per_class=3",
+    "mlp:width=3",
+    "point.safetensors",
+    "features.npz",
+    "run",
+    "solved",
+]
 TEXTS += ["plan.toml", "results", "cosine:period=0", "sgd:momentum=2", "lbfgs:memory=0", "exponential:ratio=0"]
 BASES = [
     "optimum --loss ce --classes 3 --dim 4 --weight-decay .01 --feature-decay .01",
@@ -36,7 +43,7 @@ BASES = [
     "measure features.npz",
     "measure features.npz --json --metrics all --intervals .9",
     "measure features.npz --keep kept --classes 3 --workers 1",
-    "train --data synthetic:classes=2,dim=2,per_class=3 --model mlp:width=3 --epochs 1 --out run",
+    "train --data synthetic:num_classes=2,dim=2,per_class=3 --model mlp:width=3 --epochs 1 --out run",
     "train --plan plan.toml --out run --resume",
     "report run --out page.html",
     "report / --out page.html",
@@ -61,7 +68,7 @@ MEANT = {
     "workers": ["1"],
     "trials": ["1", "2"],
     "method": ["lbfgs", "trust-region", "gradient-descent:step=.1", "adam"],
-    "data": ["synthetic:classes=2,dim=2,per_class=3"],
+    "data": ["synthetic:num_classes=2,dim=2,per_class=3"],
     "model": ["mlp:width=3", "regularized", "normalized", "contrastive"],
     "start": ["point.safetensors"],
     "plan": ["plan.toml"],
@@ -145,7 +152,7 @@ def command_line(randomly: random.Random) -> list[str]:
 def _short(path: tuple[str, ...], line: list[str]) -> list[str]:
     """Bounds on the work of a line that turns out to be right: an hour of training is no hang."""
     if path == ("train",):
-        line += ["--epochs", "1", "--data", "synthetic:classes=2,dim=2,per_class=3"]
+        line += ["--epochs", "1", "--data", "synthetic:num_classes=2,dim=2,per_class=3"]
         line += [] if "--out" in line else ["--out", "run"]
     elif path == ("solve",):
         line += ["--max-seconds", "2"]

@@ -10,7 +10,7 @@ import neuralcollapse as nc
 from neuralcollapse.training import Plan
 
 PLAN = Plan(
-    data="synthetic:classes=3,dim=4,per_class=12",
+    data="synthetic:num_classes=3,dim=4,per_class=12",
     model="mlp:width=6,depth=1",
     epochs=4,
     batch_size=12,
@@ -57,6 +57,6 @@ def write_for_lines(folder: Path) -> None:
     np.savez(folder / "features.npz", **arrays())  # pyright: ignore[reportArgumentType]
     write_parquet(folder / "features.parquet", arrays())
     nc.ufm.save_point(folder / "point.safetensors", PROBLEM.random_point(0), {"problem": PROBLEM.to_json()})
-    plan = 'data = "synthetic:classes=2,dim=2,per_class=3"\nmodel = "mlp:width=3"\nepochs = 1\n'
+    plan = 'data = "synthetic:num_classes=2,dim=2,per_class=3"\nmodel = "mlp:width=3"\nepochs = 1\n'
     (folder / "plan.toml").write_text(plan)
     nc.training.train(PLAN.model_copy(update={"epochs": 1, "measure": (1,)}), folder / "results" / "run")

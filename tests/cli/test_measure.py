@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 
 import neuralcollapse as nc
 from neuralcollapse.cli import main
+from neuralcollapse.cli.measure import _bytes
 
 
 def arrays():
@@ -76,7 +77,9 @@ def test_options(tmp_path, capsys):
     assert more["num_classes"] == 9
     ignored = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--ignore-label", 3, "--classes", 4))
     assert ignored["num_samples"] < present["num_samples"]
-    assert json.loads(output(capsys, tmp_path / "b.npz", "--json", "--memory", 0, "--metrics", "all"))["vci"] is None
+    assert (
+        json.loads(output(capsys, tmp_path / "b.npz", "--json", "--memory-limit", 0, "--metrics", "all"))["vci"] is None
+    )
 
 
 def test_table_layers_and_page(tmp_path, capsys):
@@ -130,7 +133,8 @@ def test_bad_files_give_one_line_and_are_never_executed(tmp_path, capsys):
     assert "no array 'labels'" in complaint(capsys, tmp_path / "no.npz")
     assert "features.NAME" in complaint(capsys, good, "--layers")
     assert "nc99" in complaint(capsys, good, "--metrics", "nc99")
-    assert "--memory" in complaint(capsys, good, "--memory", -1)
+    for wrong in ("-1", "1e300", "much", "4XB", "1e", "nan"):
+        assert "--memory-limit must be" in complaint(capsys, good, "--memory-limit", wrong)
     np.savez(tmp_path / "nan.npz", **(parts | {"features": parts["features"] * np.nan}))
     assert "80 of 80 rows" in complaint(capsys, tmp_path / "nan.npz")
     np.savez(tmp_path / "range.npz", **(parts | {"labels": parts["labels"] + 1}))
@@ -145,14 +149,14 @@ def test_a_mapped_file_is_read_in_chunks(tmp_path, capsys, monkeypatch):
     y = rng.integers(0, 3, 20_000)
     np.savez(tmp_path / "big.npz", features=rng.normal(size=(20_000, 300)).astype(np.float32), labels=y)
     sizes = []
-    plain = _inputs.Source.slice
+    plain = _inputs.FeatureRows.slice
 
     def spy(self, start, stop):
         assert isinstance(self._values, np.memmap)
         sizes.append(stop - start)
         return plain(self, start, stop)
 
-    monkeypatch.setattr(_inputs.Source, "slice", spy)
+    monkeypatch.setattr(_inputs.FeatureRows, "slice", spy)
     output(capsys, tmp_path / "big.npz", "--json", "--metrics", "nc1,cdnv")
     assert max(sizes) <= 4096
     assert sum(sizes) == 2 * 20_000
@@ -194,3 +198,19 @@ def test_shards_intervals_and_a_summary_of_twelve_lines(tmp_path, capsys, monkey
     assert set(json.loads(output(capsys, folder, "--workers", 1, "--json", "--metrics", "all"))) > set(
         nc.metrics.METRICS
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("500", 500), ("4GB", 4 * 10**9), ("1 GiB", 2**30), ("1.5e3M", 1_500_000_000), ("2kb", 2000)],
+)
+def test_the_memory_limit_has_units(text, size):
+    assert _bytes(text) == size
+
+
+def test_the_old_name_of_the_memory_limit_works_and_says_so(tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", **arrays())
+    assert main(["measure", str(tmp_path / "a.npz"), "--json", "--memory", "0", "--metrics", "all"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["vci"] is None
+    assert "--memory is called --memory-limit now" in said.err

@@ -21,8 +21,8 @@ from neuralcollapse._support.registry import load_entries
 from neuralcollapse._support.theme import LOSSES
 from neuralcollapse.cli import main
 from neuralcollapse.cli._app import app
-from neuralcollapse.cli._progress import clock
-from neuralcollapse.cli._terminal import at_a_word, fitting, print_table
+from neuralcollapse.cli._output.progress import clock
+from neuralcollapse.cli._output.terminal import at_a_word, fitting, print_table
 from neuralcollapse.studies import Answer
 
 pytestmark = pytest.mark.unchecked

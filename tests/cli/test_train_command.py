@@ -8,7 +8,7 @@ from neuralcollapse.cli import main
 from neuralcollapse.training import Run
 
 SMALL = [
-    *("--data", "synthetic:classes=4,dim=8,per_class=20", "--model", "mlp:depth=2", "--width", "12"),
+    *("--data", "synthetic:num_classes=4,dim=8,per_class=20", "--model", "mlp:depth=2", "--width", "12"),
     *("--epochs", "3", "--batch-size", "20"),
 ]
 
@@ -38,7 +38,7 @@ def test_a_net_is_made_for_the_size_of_its_images(tmp_path):
 
 
 def test_a_plan_file_and_options_together(tmp_path):
-    (tmp_path / "plan.toml").write_text('data = "synthetic:classes=4,dim=8"\nmodel = "mlp:width=8"\nepochs = 9\n')
+    (tmp_path / "plan.toml").write_text('data = "synthetic:num_classes=4,dim=8"\nmodel = "mlp:width=8"\nepochs = 9\n')
     code = main(["train", "--plan", str(tmp_path / "plan.toml"), "--epochs", "1", "--out", str(tmp_path / "run")])
     assert code == 0
     plan = json.loads((tmp_path / "run/plan.json").read_text())

@@ -16,7 +16,7 @@ from neuralcollapse import cli
 from neuralcollapse.cli import main
 from neuralcollapse.ufm import RegularizedUFM, Trace, solve_many
 
-SMALL = ["--data", "synthetic:classes=4,dim=8,per_class=10", "--model", "mlp:depth=1,width=6", "--epochs", "2"]
+SMALL = ["--data", "synthetic:num_classes=4,dim=8,per_class=10", "--model", "mlp:depth=1,width=6", "--epochs", "2"]
 MANY_DIGITS = "1" + "0" * 400
 
 
@@ -52,7 +52,7 @@ COMMANDS = {
     f"train --data digits --epochs {MANY_DIGITS} --out run": "plan: epochs",
     f"train --data digits --seed {MANY_DIGITS} --out run": "plan: seed",
     "train --device cuda:99 --out run": "device must be auto, cpu, cuda or cuda:N, got 'cuda:99'; this machine has",
-    "measure features.npz --memory 1e300": "--memory must be at most",
+    "measure features.npz --memory-limit 1e300": "--memory-limit must be at most",
     "measure features.npz --classes 1000000000000": "num_classes",
 }
 

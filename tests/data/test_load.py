@@ -98,7 +98,7 @@ def test_hold_out_takes_its_share_of_every_class():
 
 
 @pytest.mark.parametrize(
-    ("profile", "counts"),
+    ("imbalance", "counts"),
     [
         ("exponential:ratio=100", [100, 60, 36, 22, 13, 8, 5, 3, 2, 1]),
         ("exponential:ratio=1", [100] * 10),
@@ -106,10 +106,23 @@ def test_hold_out_takes_its_share_of_every_class():
         ("step:ratio=20,minority=0.2", [100] * 8 + [5] * 2),
     ],
 )
-def test_imbalance_profiles(profile, counts):
-    data = load("digits", per_class=100, imbalance=profile)
+def test_imbalances(imbalance, counts):
+    data = load("digits", per_class=100, imbalance=imbalance)
     assert data.train.class_counts.tolist() == counts
     assert len(data.test) == 297
+
+
+def test_old_names_work_with_a_warning():
+    with pytest.warns(DeprecationWarning, match=r"nc\.data\.profiles is called nc\.data\.imbalances"):
+        assert nc.data.profiles is nc.data.imbalances
+    split = load("digits").train
+    with pytest.warns(DeprecationWarning, match="profile= of imbalanced_subset is called imbalance="):
+        old = nc.data.imbalanced_subset(split, profile="step:ratio=10")
+    assert torch.equal(old.labels, nc.data.imbalanced_subset(split, "step:ratio=10").labels)
+    with pytest.warns(DeprecationWarning, match="classes= of data set 'synthetic' is called num_classes="):
+        assert load("synthetic:classes=3,dim=4,per_class=5").num_classes == 3
+    with pytest.raises(AttributeError, match="no attribute 'profile'"):
+        nc.data.profile  # noqa: B018
 
 
 def test_bad_arguments():
@@ -117,7 +130,7 @@ def test_bad_arguments():
         load("digits", imbalance="step", random_labels=True)
     with pytest.raises(ValueError, match="ratio must be at least 1"):
         load("digits", imbalance="step:ratio=0.5")
-    with pytest.raises(ValueError, match="unknown imbalance profile 'stp'; did you mean 'step'"):
+    with pytest.raises(ValueError, match="unknown imbalance 'stp'; did you mean 'step'"):
         load("digits", imbalance="stp")
     with pytest.raises(ValueError, match="class 0 has 150 samples, fewer than the 151"):
         load("digits", per_class=151)

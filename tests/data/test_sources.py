@@ -227,7 +227,7 @@ def test_bayes_error_of_two_classes_is_the_normal_tail():
 
 
 def test_synthetic_parameters():
-    data = load("synthetic:classes=4,dim=8,per_class=25,bayes_error=0.05,seed=3")
+    data = load("synthetic:num_classes=4,dim=8,per_class=25,bayes_error=0.05,seed=3")
     assert (len(data.train), data.num_classes, data.image_shape) == (100, 4, (1, 1, 8))
     assert data.facts["bayes_error"] == 0.05
     assert not torch.equal(data.train.images, data.test.images)

@@ -13,6 +13,8 @@ from neuralcollapse.studies import Planned, Result, Results, Solve, Study
 from neuralcollapse.training import Run
 from neuralcollapse.ufm import Trace
 
+SEEDS = (10, 11, 12)
+Numbers = Mapping[str, float]
 Splits = Mapping[str, Mapping[str, Sequence[float | None]]]
 
 
@@ -38,6 +40,26 @@ def run(
         arrays = {name: np.ascontiguousarray(array) for name, array in kept.items()}
         save_file(arrays, folder / "features-train.safetensors")
     return Run(folder)
+
+
+def stand_in(
+    folder: Path, index: int, train: Numbers, test: Numbers | None = None, kept: Mapping[str, np.ndarray] | None = None
+) -> Run:
+    """A run whose last measurement is ``train`` and ``test``, and which kept the arrays ``kept``."""
+    ends = {"train": train, "test": test or train}
+    splits = {split: {name: [value] for name, value in end.items()} for split, end in ends.items()}
+    return run(folder / f"run-{index}", splits, kept=kept)
+
+
+def results_of(folder: Path, cells: Sequence[tuple[Any, ...]]) -> Results:
+    """Results from (labels, values on the training set, values on the test set, perhaps arrays that were kept)."""
+    found = [Result(labels, stand_in(folder, index, *values)) for index, (labels, *values) in enumerate(cells)]
+    return Results("desk", tuple(found))
+
+
+def with_seeds(cells: Sequence[tuple[Any, ...]], seeds: Sequence[int] = SEEDS) -> list[tuple[Any, ...]]:
+    """The same cells for each seed."""
+    return [({**labels, "seed": seed}, *values) for seed in seeds for labels, *values in cells]
 
 
 def ended(planned: Planned, **changes: Any) -> Trace:

@@ -29,7 +29,7 @@ OPTIMA = ("ufm/test_optima.py",)
 CERTIFICATES = ("ufm/test_duality.py", "ufm/test_certificates.py", "ufm/test_odd_problems.py")
 SOLVERS = ("ufm/solvers/test_steps.py", "ufm/solvers/test_methods.py")
 DEFINITIONS = ("metrics/test_definitions.py", "metrics/test_pairs.py", "metrics/test_finite_samples.py")
-STATISTICS = ("metrics/test_statistics.py",)
+STATISTICS = ("metrics/accumulators/test_statistics.py",)
 INTERVALS = ("metrics/test_intervals.py",)
 REPORTS = ("metrics/test_report.py", "metrics/test_selection.py")
 MODELS = ("models/test_heads.py", "models/test_nets.py")
@@ -143,9 +143,9 @@ TABLE = (
         "metrics/hooks/align.py",
         "return flat.mean(1), labels",
         "return flat[:, 0], labels",
-        ("metrics/test_model.py", "metrics/test_kinds_of_model.py"),
+        ("metrics/hooks/test_model.py", "metrics/hooks/test_kinds_of_model.py"),
     ),
-    Mutation("metrics/files/shards.py", 'and not file.name.startswith(".")', "", ("metrics/test_files.py",)),
+    Mutation("metrics/files/shards.py", 'and not file.name.startswith(".")', "", ("metrics/files/test_files.py",)),
     # landscape, models, data
     Mutation(
         "landscape/feature_slice.py",
@@ -231,13 +231,13 @@ TABLE = (
         ("web/report/test_report.py",),
     ),
     Mutation(
-        "cli/_progress.py",
+        "cli/_output/progress.py",
         "hours, minutes = divmod(minutes, 60)",
         "hours, minutes = divmod(minutes, 100)",
         ("cli/test_terminal.py",),
     ),
     Mutation(
-        "cli/_terminal.py",
+        "cli/_output/terminal.py",
         "if used + wide <= width or not chosen:",
         "if used + wide <= width + BETWEEN or not chosen:",
         ("cli/test_terminal.py",),

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
+from made_up import results_of, stand_in, verdicts, with_seeds
 from neuralcollapse.models import create, parameter_count
 from neuralcollapse.studies import get
 from neuralcollapse.studies._common import fixed_heads as shared
 from neuralcollapse.studies._common.seeds import agreement, rank_correlation
 from neuralcollapse.studies.claims import Agrees, Claim, judge
 from neuralcollapse.studies.geometric.optimizers import bias_collapse
-from stand_ins import results_of, rulings, stand_in, with_seeds
 
 pytestmark = pytest.mark.unchecked
 
@@ -66,7 +66,7 @@ def optimizers(adam=None, accuracy=(0.70, 0.74, 0.60), arrays=None):
 
 
 def test_optimizers_that_collapse_and_differ(tmp_path):
-    found = rulings(get("geometric/optimizers"), results_of(tmp_path, optimizers()))
+    found = verdicts(get("geometric/optimizers"), results_of(tmp_path, optimizers()))
     assert set(found) == {"nc1", "nc2", "nc3", "nc4", "nc4-whole", "accuracies-differ"}
     assert set(found.values()) == {"holds"}
 
@@ -80,11 +80,11 @@ def test_optimizers_that_collapse_and_differ(tmp_path):
     ],
 )
 def test_one_optimizer_can_contradict_each_part(tmp_path, part, changes):
-    assert only(rulings(get("geometric/optimizers"), results_of(tmp_path, optimizers(**changes))), part)
+    assert only(verdicts(get("geometric/optimizers"), results_of(tmp_path, optimizers(**changes))), part)
 
 
 def test_bias_collapse_is_judged_by_what_the_loss_sees(tmp_path):
-    found = rulings(get("geometric/optimizers"), results_of(tmp_path / "a", optimizers(arrays=kept(3.0, 0.0))))
+    found = verdicts(get("geometric/optimizers"), results_of(tmp_path / "a", optimizers(arrays=kept(3.0, 0.0))))
     assert found["nc4"] == found["nc4-whole"] == "contradicted"
     run = stand_in(tmp_path / "b", 0, COLLAPSED, kept=kept(3.0, 4.0))
     assert bias_collapse(run) == pytest.approx((3.0, 4.0, 5.0), rel=1e-5)
@@ -92,7 +92,7 @@ def test_bias_collapse_is_judged_by_what_the_loss_sees(tmp_path):
 
 def test_nets_that_do_not_fit_contradict_nothing(tmp_path):
     cells = optimizers(adam={"nc1": 0.5, "accuracy": 0.9})
-    assert rulings(get("geometric/optimizers"), results_of(tmp_path, cells))["nc1"] == "underpowered"
+    assert verdicts(get("geometric/optimizers"), results_of(tmp_path, cells))["nc1"] == "underpowered"
 
 
 # random labels ------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def random_labels(**changes):
 
 
 def test_random_labels_that_are_fitted_with_collapse(tmp_path):
-    found = rulings(get("geometric/random-labels"), results_of(tmp_path, random_labels()))
+    found = verdicts(get("geometric/random-labels"), results_of(tmp_path, random_labels()))
     assert len(found) == 6
     assert set(found.values()) == {"holds"}
 
@@ -138,13 +138,13 @@ def test_random_labels_that_are_fitted_with_collapse(tmp_path):
     ],
 )
 def test_random_labels_can_contradict_each_part(tmp_path, changes, wrong):
-    found = rulings(get("geometric/random-labels"), results_of(tmp_path, random_labels(**changes)))
+    found = verdicts(get("geometric/random-labels"), results_of(tmp_path, random_labels(**changes)))
     assert {name for name, verdict in found.items() if verdict == "contradicted"} == wrong
 
 
 def test_a_widest_net_that_does_not_fit_decides_nothing_against_the_paper(tmp_path):
     cells = random_labels(nc1=(9, 3, 1, 0.5), error=(0.8, 0.5, 0.1, 0.05))
-    assert rulings(get("geometric/random-labels"), results_of(tmp_path, cells))["collapse"] == "underpowered"
+    assert verdicts(get("geometric/random-labels"), results_of(tmp_path, cells))["collapse"] == "underpowered"
 
 
 # decay on features --------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def feature_decay(peeled=(0.901, 0.899, 0.90), **changes):
 
 
 def test_decay_on_features_that_is_on_par(tmp_path):
-    found = rulings(get("geometric/feature-decay"), results_of(tmp_path, feature_decay()))
+    found = verdicts(get("geometric/feature-decay"), results_of(tmp_path, feature_decay()))
     assert set(found) == {"on-par-MNIST", "on-par-CIFAR10", "nc1", "nc2", "nc3"}
     assert set(found.values()) == {"holds"}
 
@@ -172,13 +172,13 @@ def test_decay_on_features_that_is_on_par(tmp_path):
 def test_decay_on_features_that_costs_accuracy_or_collapse(tmp_path):
     study = get("geometric/feature-decay")
     for place, accuracy in enumerate(((0.88, 0.881, 0.882), (0.92, 0.921, 0.92))):
-        found = rulings(study, results_of(tmp_path / f"a{place}", feature_decay(accuracy)))
+        found = verdicts(study, results_of(tmp_path / f"a{place}", feature_decay(accuracy)))
         assert found["on-par-MNIST"] == found["on-par-CIFAR10"] == "contradicted"
     assert (
-        rulings(study, results_of(tmp_path / "b", feature_decay((0.85, 0.95, 0.9))))["on-par-MNIST"] == "underpowered"
+        verdicts(study, results_of(tmp_path / "b", feature_decay((0.85, 0.95, 0.9))))["on-par-MNIST"] == "underpowered"
     )
     for name in ("nc1", "nc2", "nc3"):
-        assert only(rulings(study, results_of(tmp_path / name, feature_decay(**{name: 0.5}))), name)
+        assert only(verdicts(study, results_of(tmp_path / name, feature_decay(**{name: 0.5}))), name)
 
 
 # fixed heads --------------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def fixed_heads(test=0.7, one=None, data=("MNIST", "CIFAR10")):
 
 
 def test_fixed_heads_that_lose_nothing(tmp_path):
-    found = rulings(get("geometric/fixed-etf"), results_of(tmp_path, fixed_heads()))
+    found = verdicts(get("geometric/fixed-etf"), results_of(tmp_path, fixed_heads()))
     assert set(found) == {"test", "train", "nc1", "nc3", "saved-resnet18", "saved-resnet50"}
     assert {name for name, verdict in found.items() if verdict != "holds"} == {"saved-resnet50"}
 
@@ -215,7 +215,7 @@ def test_fixed_heads_that_lose_nothing(tmp_path):
     ],
 )
 def test_one_fixed_head_can_contradict_each_part(tmp_path, part, one):
-    found = rulings(get("geometric/fixed-etf"), results_of(tmp_path, fixed_heads(one=one)))
+    found = verdicts(get("geometric/fixed-etf"), results_of(tmp_path, fixed_heads(one=one)))
     found.pop("saved-resnet50")
     assert only(found, part)
 
@@ -228,7 +228,7 @@ def test_a_fixed_head_with_d_equal_to_k_saves_a_fifth_of_resnet18(tmp_path, monk
     assert less == parameter_count(lean).trainable
     assert 0.2 < saved < 0.21
     monkeypatch.setattr(shared, "saved_parameters", lambda net: (0.19, 100, 81))
-    found = rulings(get("geometric/fixed-etf"), results_of(tmp_path, fixed_heads()))
+    found = verdicts(get("geometric/fixed-etf"), results_of(tmp_path, fixed_heads()))
     assert found["saved-resnet18"] == "contradicted"
 
 

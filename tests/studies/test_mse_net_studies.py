@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import made_up
+from made_up import results_of, stand_in, verdicts, with_seeds
 from neuralcollapse.frames import simplex_etf
 from neuralcollapse.models import create
 from neuralcollapse.studies import Train, get
@@ -15,7 +16,6 @@ from neuralcollapse.studies._common.geometric_and_mse import margins
 from neuralcollapse.studies.mse.bias import frame_distances
 from neuralcollapse.studies.mse.three_dimensions import nearest_angles, shown, spreads
 from neuralcollapse.training.optimizers import create_optimizer
-from stand_ins import results_of, rulings, stand_in, with_seeds
 
 pytestmark = pytest.mark.unchecked
 
@@ -45,7 +45,7 @@ def optimizers(cosines=(1.0, 0.9, 0.5), tests=(0.8, 0.79, 0.6), **adam):
 
 
 def test_optimizers_that_collapse_with_margins_like_accuracies(tmp_path):
-    found = rulings(get("mse/optimizers"), results_of(tmp_path, optimizers()))
+    found = verdicts(get("mse/optimizers"), results_of(tmp_path, optimizers()))
     assert set(found) == {"nc1", "nc2", "nc3", "accuracies-differ", "margins", "numerical-rank"}
     assert set(found.values()) == {"holds"}
 
@@ -60,12 +60,12 @@ def test_optimizers_that_collapse_with_margins_like_accuracies(tmp_path):
     ],
 )
 def test_optimizers_can_contradict_each_part(tmp_path, changes, part):
-    assert contradicted(rulings(get("mse/optimizers"), results_of(tmp_path, optimizers(**changes)))) == {part}
+    assert contradicted(verdicts(get("mse/optimizers"), results_of(tmp_path, optimizers(**changes)))) == {part}
 
 
 def test_margins_of_accuracies_that_agree_decide_nothing(tmp_path):
     tie = optimizers(cosines=(0.4, 1.0, 0.5), tests=(0.8, 0.802, 0.801))
-    assert rulings(get("mse/optimizers"), results_of(tmp_path, tie))["margins"] == "underpowered"
+    assert verdicts(get("mse/optimizers"), results_of(tmp_path, tie))["margins"] == "underpowered"
 
 
 # feature dimension --------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def feature_dim(shares=SHARES, squared=None, entropy=None, nc1=0.01):
 
 
 def test_dimensions_that_the_squared_error_needs_and_cross_entropy_does_not(tmp_path):
-    found = rulings(get("mse/feature-dim"), results_of(tmp_path, feature_dim()))
+    found = verdicts(get("mse/feature-dim"), results_of(tmp_path, feature_dim()))
     assert set(found) == {"nc1", "train", "test", "margins", "entropy-alike", "contrast"}
     assert set(found.values()) == {"holds"}
 
@@ -112,7 +112,7 @@ def test_dimensions_that_the_squared_error_needs_and_cross_entropy_does_not(tmp_
     ],
 )
 def test_dimensions_can_contradict_each_part(tmp_path, changes, wrong):
-    assert contradicted(rulings(get("mse/feature-dim"), results_of(tmp_path, feature_dim(**changes)))) == wrong
+    assert contradicted(verdicts(get("mse/feature-dim"), results_of(tmp_path, feature_dim(**changes)))) == wrong
 
 
 # fixed heads --------------------------------------------------------------------------------------------------------
@@ -131,14 +131,16 @@ def fixed_heads(test=0.7, **one):
 
 def test_fixed_heads_may_gain_and_must_not_lose(tmp_path):
     study = get("mse/fixed-etf")
-    gained = rulings(study, results_of(tmp_path / "a", fixed_heads(0.75, cosine_margin=1.1)))
+    gained = verdicts(study, results_of(tmp_path / "a", fixed_heads(0.75, cosine_margin=1.1)))
     assert set(gained) == {"test", "train", "nc1", "nc3", "saved-resnet18", "margins"}
     assert set(gained.values()) == {"holds"}
-    assert contradicted(rulings(study, results_of(tmp_path / "b", fixed_heads(0.68, cosine_margin=0.9)))) == {"test"}
-    assert contradicted(rulings(study, results_of(tmp_path / "c", fixed_heads(0.75, cosine_margin=0.9)))) == {"margins"}
-    assert contradicted(rulings(study, results_of(tmp_path / "d", fixed_heads(nc1=0.5)))) == {"nc1"}
-    assert contradicted(rulings(study, results_of(tmp_path / "e", fixed_heads(nc3=0.5)))) == {"nc3"}
-    assert contradicted(rulings(study, results_of(tmp_path / "f", fixed_heads(accuracy=0.9)))) == {"train"}
+    assert contradicted(verdicts(study, results_of(tmp_path / "b", fixed_heads(0.68, cosine_margin=0.9)))) == {"test"}
+    assert contradicted(verdicts(study, results_of(tmp_path / "c", fixed_heads(0.75, cosine_margin=0.9)))) == {
+        "margins"
+    }
+    assert contradicted(verdicts(study, results_of(tmp_path / "d", fixed_heads(nc1=0.5)))) == {"nc1"}
+    assert contradicted(verdicts(study, results_of(tmp_path / "e", fixed_heads(nc3=0.5)))) == {"nc3"}
+    assert contradicted(verdicts(study, results_of(tmp_path / "f", fixed_heads(accuracy=0.9)))) == {"train"}
 
 
 # rescaling ----------------------------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ def rescaling(sweep=None, **changes):
 
 
 def test_rescaling_with_all_trends(tmp_path):
-    found = rulings(get("mse/rescaling"), results_of(tmp_path, rescaling()))
+    found = verdicts(get("mse/rescaling"), results_of(tmp_path, rescaling()))
     assert len(found) == 9
     assert set(found.values()) == {"holds"}
 
@@ -182,13 +184,13 @@ def test_rescaling_with_all_trends(tmp_path):
     ],
 )
 def test_rescaling_can_contradict_each_trend(tmp_path, sweep, name, column, part):
-    found = rulings(get("mse/rescaling"), results_of(tmp_path, rescaling(sweep, **{name: column})))
+    found = verdicts(get("mse/rescaling"), results_of(tmp_path, rescaling(sweep, **{name: column})))
     own = {part.format(sweep)}
     assert contradicted(found) == (own if "{}" not in part else own | {"clear"})
 
 
 def test_a_positive_trend_with_one_swap_holds_and_is_not_clear(tmp_path):
-    found = rulings(get("mse/rescaling"), results_of(tmp_path, rescaling("M", test=(0.1, 0.3, 0.2))))
+    found = verdicts(get("mse/rescaling"), results_of(tmp_path, rescaling("M", test=(0.1, 0.3, 0.2))))
     assert contradicted(found) == {"clear"}
 
 
@@ -223,7 +225,7 @@ def test_three_dimensions_compares_the_losses(tmp_path, entropy, wrong):
         ({"loss": "squared-error"}, COLLAPSED, None, cloud(0.6, 0.1)),
         ({"loss": "cross-entropy"}, COLLAPSED, None, cloud(*entropy)),
     ]
-    found = rulings(get("mse/three-dimensions"), results_of(tmp_path, with_seeds(cells)))
+    found = verdicts(get("mse/three-dimensions"), results_of(tmp_path, with_seeds(cells)))
     assert contradicted(found) == wrong
     assert set(found.values()) <= {"holds", "contradicted"}
 
@@ -231,7 +233,7 @@ def test_three_dimensions_compares_the_losses(tmp_path, entropy, wrong):
 def test_nets_near_chance_say_nothing_about_three_dimensions(tmp_path):
     guessing = {**COLLAPSED, "accuracy": 0.15}
     cells = [({"loss": loss}, guessing, None, cloud(0.6, 0.1)) for loss in ("squared-error", "cross-entropy")]
-    found = rulings(get("mse/three-dimensions"), results_of(tmp_path, with_seeds(cells)))
+    found = verdicts(get("mse/three-dimensions"), results_of(tmp_path, with_seeds(cells)))
     assert set(found.values()) == {"underpowered"}
 
 
@@ -257,7 +259,7 @@ def test_the_bias_decides_the_frame_of_the_squared_error_alone(tmp_path, other):
         if name == other:
             frame = next(one for one in FRAMES if one != frame)
         cells.append(({"loss": loss, "bias": bias}, COLLAPSED, None, {"weight": FRAMES[frame]}))
-    found = rulings(study, results_of(tmp_path, with_seeds(cells)))
+    found = verdicts(study, results_of(tmp_path, with_seeds(cells)))
     found = {name: verdict for name, verdict in found.items() if not name.startswith("model-")}
     assert contradicted(found) == ({other} if other else set())
     assert set(found.values()) <= {"holds", "contradicted"}
@@ -362,5 +364,5 @@ def test_nets_whose_units_have_all_died_leave_parts_open_and_tables_readable(tmp
     bias = [({"loss": loss, "bias": bias}, *rest) for loss, bias in product(losses, (True, False))]
     for name, cells in (("mse/three-dimensions", three), ("mse/feature-dim", dims), ("mse/bias", bias)):
         results = results_of(tmp_path / name, with_seeds(cells))
-        assert set(rulings(get(name), results).values()) == {"underpowered"}
+        assert set(verdicts(get(name), results).values()) == {"underpowered"}
         json.dumps(get(name).table(results), allow_nan=False)

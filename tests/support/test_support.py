@@ -10,7 +10,7 @@ import torch
 
 from neuralcollapse._support import checks
 from neuralcollapse._support.files import atomic_write, write_json, write_text
-from neuralcollapse._support.machine import torch_threads
+from neuralcollapse._support.machine import running_ray, torch_threads
 from neuralcollapse._support.registry import Registry, Spec
 
 
@@ -144,3 +144,10 @@ def test_limits_are_closed_or_open_as_their_names_say(limits, inside, outside):
 def test_commas_inside_brackets_and_quotes_do_not_separate():
     spec = Spec.parse("logit-adjusted:loss='focal:gamma=2,x=1',prior=(0.9, 0.1),tau=[1,[2,3]],plain=a")
     assert spec.arguments == {"loss": "focal:gamma=2,x=1", "prior": (0.9, 0.1), "tau": [1, [2, 3]], "plain": "a"}
+
+
+def test_workers_are_not_for_a_cluster_that_is_there(monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ValueError, match="the cluster of RAY_ADDRESS has its own"), running_ray("engine", 2):
+        raise AssertionError("it was started")

@@ -9,7 +9,7 @@ import torch
 from neuralcollapse.training import Plan, Run, train
 
 PLAN = Plan(
-    data="synthetic:classes=4,dim=8,per_class=30",
+    data="synthetic:num_classes=4,dim=8,per_class=30",
     model="mlp:width=12,depth=2",
     epochs=5,
     batch_size=32,

@@ -105,7 +105,7 @@ def test_synchronised_batch_norm_is_batch_norm_in_a_team_of_one(alone, shape):
 
 THREE = Path(__file__).with_name("three_processes.py")
 SMALL = ["--model", "mlp:width=8,depth=2", "--epochs", "3", "--measure", "1,3", "--data"]
-TWO = "synthetic:classes=2,dim=4,per_class=15"
+TWO = "synthetic:num_classes=2,dim=4,per_class=15"
 
 
 def three(fault: str, *arguments: str) -> tuple[list[int], list[str]]:

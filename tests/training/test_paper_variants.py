@@ -15,7 +15,7 @@ from neuralcollapse.training._trainer import Trainer
 from neuralcollapse.training.run import net_of
 
 SMALL = {
-    "data": "synthetic:classes=4,dim=8,per_class=30,bayes_error=0.001",
+    "data": "synthetic:num_classes=4,dim=8,per_class=30,bayes_error=0.001",
     "model": "mlp:width=16,depth=2",
     "epochs": 4,
     "batch_size": 40,

@@ -43,7 +43,7 @@ def test_a_plan_cannot_change():
         ({"optimizer": "sgd:speed=1"}, "has no parameter 'speed'"),
         ({"schedule": "milestones:first=x"}, "first must be a fraction such as 3/7"),
         ({"schedule": "step:every=0"}, "every must be at least 1"),
-        ({"imbalance": "stp"}, "unknown imbalance profile"),
+        ({"imbalance": "stp"}, "unknown imbalance"),
         ({"metrics": ("nc9",)}, "unknown metric"),
         ({"measure": (1, 900)}, "measure must name epochs from 1 to 200"),
         ({"feature_decay": 1e-5}, "need decay_on='features'"),

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from neuralcollapse.training import Plan, Progress, Run, TrainingStopped, train
-from neuralcollapse.training import _state as state_module
-from neuralcollapse.training._state import pack, unpack
+from neuralcollapse.training import _checkpoints as state_module
+from neuralcollapse.training._checkpoints import pack, unpack
 
 SCRIPT = Path(__file__).with_name("kill_and_resume.py")
 PLAN = Plan(
-    data="synthetic:classes=4,dim=8,per_class=30",
+    data="synthetic:num_classes=4,dim=8,per_class=30",
     model="mlp:width=12,depth=2",
     epochs=6,
     batch_size=32,

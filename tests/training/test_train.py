@@ -13,7 +13,7 @@ from neuralcollapse.training._distributed import Team
 from neuralcollapse.training._trainer import Trainer
 
 SMALL = {
-    "data": "synthetic:classes=4,dim=8,per_class=30,bayes_error=0.001",
+    "data": "synthetic:num_classes=4,dim=8,per_class=30,bayes_error=0.001",
     "model": "mlp:width=16,depth=2",
     "epochs": 6,
     "batch_size": 40,

@@ -16,7 +16,7 @@ PLANS = {
         metrics=("nc1", "nc2", "nc3", "nc4_mismatch", "cosine_margin"), learning_rate=0.005, augment=True,
     ),
     "features": Plan(
-        data="synthetic:classes=4,dim=8,per_class=31", model="mlp:width=12,depth=2", epochs=20, batch_size=50,
+        data="synthetic:num_classes=4,dim=8,per_class=31", model="mlp:width=12,depth=2", epochs=20, batch_size=50,
         decay_on="features", weight_decay=0.01, feature_decay=1e-4, bias_decay=0.01, clip_gradient=1.0,
         metrics=("nc1", "nc2"), learning_rate=0.02, measure=(20,),
     ),

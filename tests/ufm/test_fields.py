@@ -11,7 +11,7 @@ from neuralcollapse.cli._problem_options import ProblemOptions, problem_options
 from neuralcollapse.ufm import NormalizedUFM, Problem, RegularizedUFM, problems
 from neuralcollapse.web.explorer._about import describe_page
 from neuralcollapse.web.explorer._fields import Fields, Limits, problem_of
-from neuralcollapse.web.explorer._words import command
+from neuralcollapse.web.explorer._sentences import command
 
 LIMITS = Limits(classes=100, per_class=100, dim=100)
 
@@ -89,7 +89,7 @@ def test_declared_fields_are_the_arguments_of_the_constructor(kind):
 
 
 def test_options_build_the_models_that_files_name():
-    options = ProblemOptions(classes=4, per_class=("50,50,5", "5"), dim=6, weight_decay=0.1, feature_decay=0.2)
+    options = ProblemOptions(num_classes=4, per_class=("50,50,5", "5"), dim=6, weight_decay=0.1, feature_decay=0.2)
     expected = RegularizedUFM("ce", 4, [50, 50, 5, 5], 6, 0.1, 0.2)
     assert options.build() == expected
     assert json.loads(expected.to_json()) == {
@@ -106,6 +106,6 @@ def test_options_build_the_models_that_files_name():
     assert options.given
     assert not ProblemOptions().given
     with pytest.raises(ValueError, match=r"--feature-decay is missing \(or give --temperature"):
-        ProblemOptions(classes=4, dim=6, weight_decay=0.1).build()
+        ProblemOptions(num_classes=4, dim=6, weight_decay=0.1).build()
     with pytest.raises(ValueError, match="--temperature does not belong to the regularized model"):
-        ProblemOptions(model="regularized", classes=4, dim=6, temperature=1.0).build()
+        ProblemOptions(model="regularized", num_classes=4, dim=6, temperature=1.0).build()

@@ -1,7 +1,8 @@
-"""The machine: how much memory there is, asked before it is taken, how many threads, which devices have float64, and a
-pool of processes.
+"""The machine: how much memory there is, asked before it is taken, how many threads, which devices have float64, and
+pools of processes, here and on a cluster.
 """
 
+import logging
 import multiprocessing
 import os
 import re
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +28,7 @@ __all__ = [
     "has_float64",
     "in_float64",
     "keep_freed_blocks",
+    "running_ray",
     "sum_in_float64",
     "torch_threads",
     "worker_pool",
@@ -146,3 +149,25 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+@contextmanager
+def running_ray(asked_by: str, workers: int | None) -> Iterator[Any]:
+    """The module ``ray``, on the caller's cluster, that of ``RAY_ADDRESS``, or one of ``workers`` that ends here."""
+    try:
+        import ray
+    except ImportError:
+        raise ValueError(f"{asked_by} needs Ray: pip install 'neuralcollapse[ray]'") from None
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway, without its warning
+    started = not ray.is_initialized()
+    if started:
+        there = "RAY_ADDRESS" in os.environ
+        if there and workers:
+            raise ValueError("workers are for a Ray that is started here; the cluster of RAY_ADDRESS has its own")
+        count = None if there else workers or os.cpu_count() or 1
+        ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        yield ray
+    finally:
+        if started:
+            ray.shutdown()

@@ -31,7 +31,7 @@ class ModelField:
         or_zero: Whether a scale may be 0.
         or_none: Whether it may be None.
         choices: The words that a choice may be.
-        option: The option's name without dashes, where it is not that of the keyword.
+        short: What the command line and the page call it, where that is not the keyword.
         page: The range that the page answers.
         label: What the page's form calls it; without one the form does not ask for it.
         slider: The ends of the form's slider, logarithmic where they are powers of ten apart.
@@ -47,7 +47,7 @@ class ModelField:
     or_zero: bool = False
     or_none: bool = False
     choices: tuple[str, ...] = ()
-    option: str = ""
+    short: str = ""
     page: tuple[float, float] = (0.0, 1e6)
     label: str = ""
     slider: tuple[float, float] = (1e-5, 1.0)
@@ -55,8 +55,17 @@ class ModelField:
 
     @property
     def flag(self) -> str:
-        """The option's name on the command line and on the page, with underscores."""
-        return self.option or self.name
+        """Its name on the page, and on the command line without dashes."""
+        return self.short or self.name
+
+    @property
+    def option(self) -> str:
+        """The option of the command line.
+
+        >>> fields_of("normalized")["num_classes"].option, fields_of("normalized")["per_class"].option
+        ('--classes', '--per-class')
+        """
+        return "--" + self.flag.replace("_", "-")
 
     @property
     def required(self) -> bool:
@@ -84,7 +93,7 @@ class ModelField:
 LOSS = ModelField("loss", "loss", "Loss: ce, focal:gamma=3, ls:alpha=0.1, mse:alpha=1,target=1, or sc.")
 SIZES = (
     ModelField(
-        "num_classes", "integer", "Number of classes K.", minimum=2, option="classes", label="classes K", slider=(2, 20)
+        "num_classes", "integer", "Number of classes K.", minimum=2, short="classes", label="classes K", slider=(2, 20)
     ),
     ModelField(
         "per_class",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
 from .checks import describe
+from .renamed import warn_renamed
 
 __all__ = ["Registry", "Spec", "load_entries", "unknown_name"]
 
@@ -48,12 +49,15 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         self._entries: dict[str, Entry] = {}
         self._aliases: dict[str, str] = {}
         self._unlisted: set[str] = set()
+        self._renamed: dict[str, dict[str, str]] = {}
 
-    def add(self, name: str, *aliases: str, listed: bool = True) -> Callable[[Decorated], Decorated]:
+    def add(
+        self, name: str, *aliases: str, listed: bool = True, renamed: Mapping[str, str] | None = None
+    ) -> Callable[[Decorated], Decorated]:
         """Register the decorated object under ``name`` (and ``aliases``).
 
         An entry that is not ``listed`` is found by its name but does not appear among the names: one that cannot be
-        made from its name alone.
+        made from its name alone. ``renamed`` has parameters' names of the last version, which strings may still have.
         """
 
         def register(entry: Decorated) -> Decorated:
@@ -64,6 +68,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
                 self._unlisted.add(name)
             self._entries[name] = entry  # type: ignore[assignment]  (a subclass keeps its own type)
             self._aliases.update(dict.fromkeys(aliases, name))
+            self._renamed[name] = dict(renamed or {})
             return entry
 
         return register
@@ -108,11 +113,16 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         entry = self[found.name]
         assert callable(entry)
         known = [p for p in inspect.signature(entry).parameters if p != "self"]
+        renamed = self._renamed[self._aliases.get(found.name, found.name)]
+        arguments = {renamed.get(key, key): value for key, value in found.arguments.items()}
         for key in found.arguments:
+            if key in renamed:
+                warn_renamed(f"{key}= of {self.kind} {found.name!r}", f"{renamed[key]}=")
+        for key in arguments:
             if key not in known:
                 takes = ", ".join(known) if known else "none"
                 raise ValueError(f"{self.kind} {found.name!r} has no parameter {key!r} (it takes: {takes})")
-        return found.name, dict(found.arguments)
+        return found.name, arguments
 
 
 LONGEST = 100_000

@@ -172,7 +172,7 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NOTHING = "–"
 
 
-def number(value: float | int | None, digits: int = 4) -> str:
+def number(value: float | None, digits: int = 4) -> str:
     """A number with so many significant digits: plain from 0.001 to 99,999, beyond it as a multiple of a power of ten.
 
     >>> [number(x) for x in (0.0, 0.5, 1 / 3, -2.5, 1.25e-7, 12345.6, 123456.0, 12345, 250, None)]

@@ -35,13 +35,13 @@ class _Options:
 
         loss = losses.get(self.loss)
         kind = self.model or self._guess(loss.takes)
-        mine = {one.flag: one for one in MODEL_FIELDS[kind]}
-        for flag in ("classes", "dim"):
-            if getattr(self, flag) is None:
-                raise ValueError(f"--{flag} is missing: it names the model's size")
-        for flag in (flag for flag in _fields() if flag != "loss" and flag not in mine):
-            if getattr(self, flag) is not None:
-                raise ValueError(f"--{flag.replace('_', '-')} does not belong to the {kind} model")
+        mine = {one.name: one for one in MODEL_FIELDS[kind]}
+        for name in ("num_classes", "dim"):
+            if getattr(self, name) is None:
+                raise ValueError(f"{mine[name].option} is missing: it names the model's size")
+        for name, one in _fields().items():
+            if name not in mine and name != "loss" and getattr(self, name) is not None:
+                raise ValueError(f"{one.option} does not belong to the {kind} model")
         if "loss" not in mine:
             if loss.takes == "logits" and self.loss != "ce":
                 raise ValueError(f"--loss {self.loss} is not for the {kind} model, whose loss is sc")
@@ -51,16 +51,15 @@ class _Options:
         return problems[kind](**values)
 
     def _value(self, one: ModelField, kind: str) -> Any:
-        value = getattr(self, one.flag)
+        value = getattr(self, one.name)
         if one.kind == "counts":
             counts = self._counts(value) or [2 if kind == "contrastive" else 1]
             return counts[0] if len(counts) == 1 else counts
         if value is not None:
             return value
         if one.required:
-            flag = one.flag.replace("_", "-")
             hint = " (or give --temperature for the normalized model)" if kind == "regularized" else ""
-            raise ValueError(f"--{flag} is missing{hint}")
+            raise ValueError(f"{one.option} is missing{hint}")
         return one.default
 
     @staticmethod
@@ -80,8 +79,8 @@ class _Options:
 
 
 def _fields() -> dict[str, ModelField]:
-    """The fields of all models, by their option."""
-    return {one.flag: one for fields in models_by_fields().values() for one in fields}
+    """The fields of all models, by name."""
+    return {one.name: one for fields in models_by_fields().values() for one in fields}
 
 
 def problem_options() -> type[_Options]:
@@ -92,7 +91,7 @@ def problem_options() -> type[_Options]:
         "loss": Annotated[str, Parameter(help=_fields()["loss"].words)],
         "model": Annotated[kinds | None, Parameter(help=words)],
     }
-    types |= {flag: Annotated[_type(one) | None, _parameter(one)] for flag, one in _fields().items() if flag != "loss"}
+    types |= {name: Annotated[_type(one) | None, _parameter(one)] for name, one in _fields().items() if name != "loss"}
     body = {**dict.fromkeys(types), "loss": "ce", "__annotations__": types, "__module__": __name__}
     made = type("ProblemOptions", (_Options,), {**body, "__doc__": _Options.__doc__})
     return Parameter(name="*")(dataclass(frozen=True)(made))
@@ -106,8 +105,8 @@ def _type(one: ModelField) -> Any:
 
 def _parameter(one: ModelField) -> Parameter:
     if one.kind == "counts":
-        return Parameter(help=one.words, negative="", consume_multiple=True)
-    return Parameter(help=one.words)
+        return Parameter(name=one.option, help=one.words, negative="", consume_multiple=True)
+    return Parameter(name=one.option, help=one.words)
 
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negati
 
     """
     from ..data import root_folder, sources
-    from ._terminal import print_table, say_next, terminal, write_tabs
+    from ._output.terminal import print_table, say_next, terminal, write_tabs
 
     folder = root_folder(root)
     rows = []
@@ -90,25 +90,13 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
         Address of a folder that holds the same files.
 
     """
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
     from ..data import get as fetch_set
     from ..data import root_folder, sources
-    from ._terminal import say_next, terminal, text_column
+    from ._output.progress import DownloadBar
+    from ._output.terminal import say_next
 
-    console = terminal(stderr=True)
-    columns = (text_column("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
-        tasks = {}
-
-        def progress(file: str, done: int, total: int) -> None:
-            if file not in tasks:
-                tasks[file] = bar.add_task(file, total=total)
-                if bar.disable:
-                    console.print(f"fetching {file} ({total:,} bytes)")
-            bar.update(tasks[file], completed=done)
-
-        files = fetch_set(name, root, mirror, progress)
+    with DownloadBar() as bar:
+        files = fetch_set(name, root, mirror, bar)
     if sources[sources.parse(name)[0]].embedded:
         print(f"{name} is embedded: nothing to fetch")
     else:
@@ -138,7 +126,7 @@ def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parame
 
     """
     from ..data import check as check_set
-    from ._terminal import say_next
+    from ._output.terminal import say_next
 
     report = check_set(name, root)
     code = 0 if report.problem is None else 1

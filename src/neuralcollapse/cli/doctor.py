@@ -42,7 +42,7 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     from rich.table import Table
 
     from .. import __version__
-    from ._terminal import say_next, styled, terminal
+    from ._output.terminal import say_next, styled_text, terminal
 
     facts: dict[str, object] = {
         "neuralcollapse": __version__,
@@ -71,18 +71,18 @@ def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
     for name, value in facts.items():
         table.add_row(name, str(value))
     for name, version in optional.items():
-        table.add_row(name, version or styled((f"not installed ({OPTIONAL[name]})", "dim")))
-    table.add_row("NEURALCOLLAPSE_DATA", data or styled(("not set: only the embedded data sets", "dim")))
+        table.add_row(name, version or styled_text((f"not installed ({OPTIONAL[name]})", "dim")))
+    table.add_row("NEURALCOLLAPSE_DATA", data or styled_text(("not set: only the embedded data sets", "dim")))
     console = terminal()
     console.print(table)
     for line in warnings:
-        console.print(styled(("warning", "yellow"), f": {line}"))
+        console.print(styled_text(("warning", "yellow"), f": {line}"))
     if problem is None:
         words = ": a small model was evaluated, certified and agrees with its closed form"
-        console.print(styled(("healthy", "green"), words))
+        console.print(styled_text(("healthy", "green"), words))
         say_next("neuralcollapse demo")
         return 0
-    console.print(styled(("unhealthy", "red"), f": {problem}"))
+    console.print(styled_text(("unhealthy", "red"), f": {problem}"))
     return 1
 
 

@@ -1,5 +1,8 @@
 """``neuralcollapse measure``: neural collapse of features in files."""
 
+import math
+import re
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -43,14 +46,15 @@ def measure(
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,
     keep: Path | None = None,
-    classes: int | None = None,
+    num_classes: Annotated[int | None, Parameter(name="--classes")] = None,
     passes: int | None = None,
     global_mean: Literal["samples", "classes"] = "samples",
     present_only: Annotated[bool, Parameter(negative="")] = False,
     min_samples: int = 1,
     ignore_label: int = -100,
-    memory: float = 1.0,
+    memory_limit: str = "1GiB",
     precision: Literal["float64", "float32", "float16", "bfloat16"] | None = None,
+    memory: Annotated[float | None, Parameter(show=False)] = None,
 ) -> int:
     """Measure neural collapse of the features in files.
 
@@ -92,7 +96,7 @@ def measure(
         How many processes; by default one per processor, for more than one file.
     keep
         A folder for the statistics of finished files: the same command goes on from it.
-    classes
+    num_classes
         The number of classes; by default the rows of weight, else the highest label and one.
     passes
         1 for the d x d scatter matrix, 2 for projections on the class means; the cheaper by default.
@@ -104,26 +108,25 @@ def measure(
         Measure the classes with at least so many samples as if there were no others.
     ignore_label
         The label of samples to leave out.
-    memory
-        Gigabytes that intermediate matrices may take.
+    memory_limit
+        Bytes that intermediate matrices may take, such as 4GB, 500MB or 1GiB.
     precision
         The type that the features were rounded to, where that is coarser than the type they are stored in: features of
         a run in bfloat16 that were saved as float32, say. Directions below its rounding do not count.
     """  # noqa: D413
-    from .._support.checks import real
     from ..metrics.precision import precision_named
 
     if not files:
         raise ValueError("measure needs a file: .npz, .safetensors, .parquet, .pt, .npy, or a folder of them")
     options: dict[str, Any] = {
-        "num_classes": classes,
+        "num_classes": num_classes,
         "metrics": [name.strip() for name in metrics.split(",") if name.strip()],
         "passes": passes,
         "global_mean": global_mean,
         "present_only": present_only,
         "min_samples": min_samples,
         "ignore_label": ignore_label,
-        "memory_limit": int(real("--memory", memory, minimum=0.0, maximum=1e9) * 1e9),
+        "memory_limit": _bytes(memory_limit) if memory is None else _gigabytes(memory),
         "intervals": intervals,
         "groups": groups,
         "precision": precision_named(precision),
@@ -147,11 +150,32 @@ def measure(
     return 0
 
 
+def _bytes(text: str) -> int:
+    """A number of bytes, perhaps with a unit."""
+    from .._support.checks import real
+
+    found = re.fullmatch(r"\s*([0-9.eE+-]+?)\s*([kKMGT]?)(i?)[bB]?\s*", text)
+    try:
+        number = float(found[1]) if found else math.nan
+    except ValueError:
+        number = math.nan
+    if found is None or math.isnan(number):
+        raise ValueError(f"--memory-limit must be a number of bytes, such as 4GB, 500MB or 1GiB, got {text!r}")
+    size = number * (1024 if found[3] else 1000) ** " KMGT".index(found[2].upper() or " ")
+    return int(real("--memory-limit", size, minimum=0.0, maximum=1e18))
+
+
+def _gigabytes(memory: float) -> int:
+    """What --memory, the name up to 0.1, meant."""
+    sys.stderr.write("neuralcollapse: --memory is called --memory-limit now and takes bytes or 4GB; it goes with 0.3\n")
+    return _bytes(f"{memory}GB")
+
+
 def _show(reports: "dict[str, CollapseReport]", everything: bool, out: Path | None) -> None:
     from rich.text import Text
 
     from ..metrics import metric_table, summary
-    from ._terminal import say_next, terminal
+    from ._output.terminal import say_next, terminal
 
     console = terminal()
     for name, report in reports.items():
@@ -172,8 +196,8 @@ class _Shards:
     def __init__(self) -> None:
         from rich.progress import BarColumn
 
-        from ._progress import Bar
-        from ._terminal import text_column
+        from ._output.progress import Bar
+        from ._output.terminal import text_column
 
         text, left = text_column("measuring {task.fields[text]}"), text_column("{task.fields[left]}")
         self._bar = Bar(text, BarColumn(), left, text="", left="")

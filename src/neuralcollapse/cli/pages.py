@@ -37,7 +37,7 @@ def report(*folders: Path, out: Path = Path("report.html")) -> int:
 
     """
     from ..web.report import write
-    from ._terminal import say_next, terminal
+    from ._output.terminal import say_next, terminal
 
     if not folders:
         raise ValueError("DIR is missing: name at least one folder of results")
@@ -82,7 +82,7 @@ def explore(
 
     integer("--port", port, minimum=0, maximum=65535)
     from ..web.explorer import ExplorerServer, write_static
-    from ._terminal import say_next
+    from ._output.terminal import say_next
 
     if static is not None:
         sys.stdout.write(f"{write_static(static)}\n")
@@ -131,8 +131,8 @@ def demo(
     from ..studies import run_studies
     from ..studies.demo import Demo
     from ..web.report import write_demo
-    from ._progress import StudiesBar
-    from ._terminal import terminal
+    from ._output.progress import StudiesBar
+    from ._output.terminal import terminal
 
     terminal(stderr=True).print(
         "Four nets on 1,500 digits and the four models that explain them; about two minutes on two cores."
@@ -153,15 +153,15 @@ def demo(
 def _show(outcome: "Outcome", path: Path) -> None:
     import json
 
-    from ._progress import MARKS
-    from ._terminal import say_next, styled, terminal
+    from ._output.progress import MARKS
+    from ._output.terminal import say_next, styled_text, terminal
 
     console = terminal(soft_wrap=True)
     console.print(_table(json.loads((outcome.folder / "table.json").read_text(encoding="utf-8"))))
     for part in outcome.parts:
-        console.print(styled((part.verdict, MARKS[part.verdict]), f": {part.says} {part.why}"))
+        console.print(styled_text((part.verdict, MARKS[part.verdict]), f": {part.says} {part.why}"))
     console.print()
-    console.print(styled((f"report: {path}", "bold"), f" ({size(path)}; open it in a browser)\n"))
+    console.print(styled_text((f"report: {path}", "bold"), f" ({size(path)}; open it in a browser)\n"))
     say_next(
         "neuralcollapse explore",
         "neuralcollapse study list",
@@ -173,7 +173,7 @@ def _show(outcome: "Outcome", path: Path) -> None:
 def _table(rows: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
-    from ._terminal import loss_text
+    from ._output.terminal import loss_text
 
     table = Table(title="at the last epoch; gap: what the certificate proves of the model")
     columns = ("loss", "train", "test", "nc1", "nc2", "nc3", "|w| / theory", "|h| / theory", "gap")

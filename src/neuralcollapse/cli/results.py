@@ -53,7 +53,7 @@ def results(
 
     """
     from ..studies import query as ask
-    from ._terminal import say_next, terminal, write_tabs
+    from ._output.terminal import say_next, terminal, write_tabs
 
     answer = ask(out, query)
     if export is not None:
@@ -77,7 +77,7 @@ def results(
 
 def _show(console: "Console", columns: list[str], rows: list[list[str]]) -> None:
     """A table of what differs from row to row, under a line of what does not."""
-    from ._terminal import print_table
+    from ._output.terminal import print_table
 
     kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     same = [place for place in kept if len(rows) > 1 and len({row[place] for row in rows}) == 1]

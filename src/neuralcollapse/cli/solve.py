@@ -1,10 +1,8 @@
 """``neuralcollapse solve``: minimise a model from one start or many."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -103,11 +101,12 @@ def _one(
 ) -> int:
     from ..ufm import save_point
     from ..ufm import solve as solve_problem
-    from ._terminal import say_next, terminal
+    from ._output.progress import CountBar
+    from ._output.terminal import say_next, terminal
 
     # The bar shows value and gap, whatever else is recorded.
     record = tuple(dict.fromkeys(("value", "gap", *options["record"])))
-    with _progress("iteration", options["max_iter"]) as show:
+    with CountBar("iteration", options["max_iter"]) as show:
 
         def on_record(row: dict[str, Any]) -> None:
             show(int(row["iteration"]), _numbers(row["value"], row["gap"]))
@@ -146,10 +145,11 @@ def _many(
 ) -> int:
     from .._support.files import write_json
     from ..ufm import solve_many
-    from ._terminal import say_next, terminal
+    from ._output.progress import CountBar
+    from ._output.terminal import say_next, terminal
 
     done = 0
-    with _progress("trial", len(seeds)) as show:
+    with CountBar("trial", len(seeds)) as show:
 
         def on_trial(trace: "Trace") -> None:
             nonlocal done
@@ -232,46 +232,3 @@ def _gap(trace: "Trace") -> float | None:
 def _numbers(value: float, gap: float | None) -> str:
     text = f"value {value:.8g}" if math.isfinite(value) else f"value {value}"
     return text if gap is None else f"{text}, gap {gap:.2e}"
-
-
-class _Show(Protocol):
-    def __call__(self, done: int, text: str) -> None: ...
-
-
-@contextmanager
-def _progress(unit: str, total: int) -> Iterator[_Show]:
-    """A bar on a terminal, plain lines elsewhere; both on stderr."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    from ._terminal import terminal, text_column
-
-    console = terminal(stderr=True)
-    if not console.is_terminal:
-        yield _Lines(unit, total)
-        return
-    columns = (
-        text_column(unit),
-        MofNCompleteColumn(),
-        BarColumn(),
-        text_column("{task.description}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done, text: bar.update(task, completed=done, description=text)
-
-
-class _Lines:
-    """A line at the first report, then at most one a second."""
-
-    def __init__(self, unit: str, total: int):
-        self._unit, self._total = unit, total
-        self._next = 0.0
-
-    def __call__(self, done: int, text: str) -> None:
-        import sys
-        import time
-
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + 1
-            sys.stderr.write(f"{self._unit} {done} of {self._total}: {text}\n")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from ._app import app, print_json
-from ._terminal import say_next, terminal
+from ._output.terminal import say_next, terminal
 
 if TYPE_CHECKING:
     from ..studies import Profile, Study
@@ -37,8 +37,8 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
 
     """
     from ..studies import get, studies
-    from ._study_words import figures_of, print_list, verdicts_in
-    from ._terminal import write_tabs
+    from ._output.study_tables import figures_of, print_list, verdicts_in
+    from ._output.terminal import write_tabs
 
     every = [get(name) for name in studies]
     verdicts = verdicts_in(out)
@@ -90,7 +90,7 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
 
     """
     from ..studies import check_profile, get
-    from ._study_words import print_study, study_facts
+    from ._output.study_tables import print_study, study_facts
 
     one = get(name)
     size = check_profile(profile)
@@ -164,7 +164,7 @@ def run(
 
     """
     from .. import studies as layer
-    from ._progress import StudiesBar
+    from ._output.progress import StudiesBar
 
     if fresh and resume:
         raise ValueError("--fresh and --resume exclude each other")

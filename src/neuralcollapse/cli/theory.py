@@ -32,7 +32,7 @@ def optimum(
     from rich.table import Table
 
     from ..ufm import save_point
-    from ._terminal import say_next, terminal
+    from ._output.terminal import say_next, terminal
 
     model = (problem or ProblemOptions()).build()
     best = model.optimum()
@@ -86,7 +86,7 @@ def certify(
 
     from .._support.checks import real
     from ..ufm import Problem, load_point, save_point
-    from ._terminal import say_next, terminal
+    from ._output.terminal import say_next, terminal
 
     place, metadata = load_point(point)
     options = problem or ProblemOptions()

@@ -156,7 +156,7 @@ def train(
     options = dict(locals())
     from ..training import Plan, TrainingStopped
     from ..training import train as run_training
-    from ._progress import TrainingBar
+    from ._output.progress import TrainingBar
 
     given = {name: value for name, value in options.items() if name in Plan.model_fields}
     given |= {"random_labels": random_labels or None, "augment": augment or None, "measure": _epochs(measure)}
@@ -193,7 +193,7 @@ def _epochs(text: str | None) -> object:
         raise ValueError(f"--measure takes log, every or a list such as 1,10,100, got {text!r}") from None
 
 
-def _sized(model: str, **sizes: float | int | None) -> str:
+def _sized(model: str, **sizes: float | None) -> str:
     """The model's name with the sizes that were given as options of their own."""
     from .._support.checks import real
 

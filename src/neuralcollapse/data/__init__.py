@@ -7,6 +7,7 @@
 """
 
 from .._support.public import explain_calls
+from .._support.renamed import warn_renamed
 from ._check import CheckReport, FileReport, check
 from ._download import get
 from ._errors import DataError
@@ -14,7 +15,7 @@ from ._load import DataSet, RandomLabels, load, root_folder
 from ._sources import Source, sources
 from ._split import Loader, Normalisation, Split
 from .augmentation import CropFlip
-from .imbalance import imbalanced_subset, profiles
+from .imbalance import imbalanced_subset, imbalances
 from .subsets import balanced_subset, hold_out, random_labels
 
 __all__ = [
@@ -33,11 +34,20 @@ __all__ = [
     "get",
     "hold_out",
     "imbalanced_subset",
+    "imbalances",
     "load",
-    "profiles",
     "random_labels",
     "root_folder",
     "sources",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """``profiles`` is what ``imbalances`` was called up to 0.1."""
+    if name == "profiles":
+        warn_renamed("nc.data.profiles", "nc.data.imbalances")
+        return imbalances
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 explain_calls(__name__)

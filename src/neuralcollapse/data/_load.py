@@ -59,13 +59,13 @@ def load(
     *,
     per_class: int | None = None,
     test_per_class: int | None = None,
-    validation: float | int = 0.0,
+    validation: float = 0.0,
     imbalance: str | None = None,
     random_labels: RandomLabels = False,
     seed: int = 0,
     cache: bool = True,
 ) -> DataSet:
-    """The data set called ``name``, such as ``"digits"``, ``"cifar10"`` or ``"synthetic:classes=4,dim=8"``.
+    """The data set called ``name``, such as ``"digits"``, ``"cifar10"`` or ``"synthetic:num_classes=4,dim=8"``.
 
     ``root`` is the folder that holds the files (default: the variable NEURALCOLLAPSE_DATA); embedded sets
     need none. In this order: ``per_class`` (and ``test_per_class``) keep a balanced subset, ``random_labels``

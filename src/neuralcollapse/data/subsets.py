@@ -53,7 +53,7 @@ def random_labels(split: Split, seed: int = 0, balanced: bool = True) -> Split:
     return split.relabel(torch.randint(0, split.num_classes, (len(split),), generator=generator))
 
 
-def hold_out(split: Split, fraction: float | int = 0.1, seed: int = 0) -> tuple[Split, Split]:
+def hold_out(split: Split, fraction: float = 0.1, seed: int = 0) -> tuple[Split, Split]:
     """Training and validation parts; each class gives the same share, and at least one sample to each."""
     share = real("fraction", fraction, above=0.0, below=1.0)
     held = torch.zeros(len(split), dtype=torch.bool)

@@ -16,9 +16,9 @@ from ..metrics.hooks.targets import Ignored
 from ..metrics.inputs import IGNORED, NonFiniteError
 from ..metrics.measurement import Measurement, Options
 from ..metrics.model import look_at
-from ..metrics.processes import Shares, Team
+from ..metrics.processes import MeasuringTeam, Shares
 from ..metrics.settings import MEMORY_LIMIT, Metrics
-from ._watching import Skips, report_state, restored_report
+from ._shared_by_callbacks import Skips, report_state, restored_report
 from .loggers import Logger, write_all
 
 __all__ = ["LightningCollapse"]
@@ -233,7 +233,7 @@ class _Watched:
     def __init__(self, module: LightningModule, options: Options, reader: "_StepReader", loaders: Any, together: bool):
         self.loaders = list(loaders) if isinstance(loaders, list | tuple) else [loaders]
         self._module, self._options, self._reader = module, options, reader
-        self._team = Team(None, together)
+        self._team = MeasuringTeam(None, together)
         self._measurements: dict[int, Measurement] = {}
         self._index: int | None = None
         self._failed: NonFiniteError | None = None

@@ -30,7 +30,7 @@ class Logger(Protocol):
         ...
 
 
-def _number(name: str, value: Any) -> float | int | None:
+def _number(name: str, value: Any) -> float | None:
     """A plain number; ``None`` for none and for what is not finite, which JSON has no word for."""
     if value is None or isinstance(value, bool):
         return None if value is None else int(value)
@@ -50,12 +50,16 @@ def _row(step: float, report: CollapseReport, split: str, extra: Extra) -> dict[
     return {"epoch": step, "split": split, **numbers, **report.values}
 
 
-class JSONLinesLogger:
-    """Appends one JSON object a line: ``epoch``, ``split``, the extra values, then the metrics by name."""
+class _FileLogger:
+    """A logger that appends to a file, whose folder it makes."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+
+
+class JSONLinesLogger(_FileLogger):
+    """Appends one JSON object a line: ``epoch``, ``split``, the extra values, then the metrics by name."""
 
     def write(
         self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
@@ -66,12 +70,8 @@ class JSONLinesLogger:
             file.write(line + "\n")
 
 
-class CSVLogger:
+class CSVLogger(_FileLogger):
     """Appends rows to a CSV file; an existing file is continued, and a new column is added to the earlier rows."""
-
-    def __init__(self, path: str | os.PathLike[str]):
-        self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(
         self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}

@@ -16,9 +16,9 @@ from ..metrics.hooks.targets import Ignored
 from ..metrics.inputs import IGNORED
 from ..metrics.measurement import Options
 from ..metrics.model import look_at
-from ..metrics.processes import Reduce, Team
+from ..metrics.processes import MeasuringTeam, Reduce
 from ..metrics.settings import MEMORY_LIMIT, Metrics
-from ._watching import Skips
+from ._shared_by_callbacks import Skips
 from .loggers import Logger, write_all
 
 __all__ = ["TransformersCollapse"]
@@ -214,7 +214,7 @@ def _same_data(loader: Any, drawn: bool) -> Any:
 
     The trainer's own loader is in the middle of an epoch, and counts and draws when it is read.
     """
-    dataset, team = getattr(loader, "dataset", None), Team()
+    dataset, team = getattr(loader, "dataset", None), MeasuringTeam()
     if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         return loader
     sampler: Any = None

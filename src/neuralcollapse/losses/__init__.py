@@ -10,8 +10,7 @@ from torch import Tensor
 from .._support.checks import describe
 from .._support.public import explain_calls
 from .._support.registry import load_entries
-from ._base import Curve, LogitLoss, Loss, MarginOptimum, Transition, registry
-from ._function import FunctionLoss
+from ._base import Curve, FunctionLoss, LogitLoss, Loss, MarginOptimum, Transition, registry
 from ._linearization import Linearization
 from ._softmax import SmoothedCrossEntropy
 from ._stack import LossStack

@@ -5,7 +5,7 @@ Logits z have rows of K entries; y is the true class; p = softmax(z). Mean reduc
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from .._support.registry import Registry, Spec
 from ._linearization import AutogradLinearization, Linearization
 from ._stack import LossStack
 
-__all__ = ["Curve", "Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "registry"]
+__all__ = ["Curve", "FunctionLoss", "Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "registry"]
 
 registry: "Registry[type[Loss]]" = Registry("loss")
 
@@ -125,7 +125,7 @@ class LogitLoss(Loss):
         return self.linearize(logits, labels).hessian_vector(direction.to(logits, copy=True))
 
     def linearize(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Linearization:
-        """Value and derivatives at checked arguments: the engine of the unconstrained feature models."""
+        """Value and derivatives at checked arguments: what the unconstrained feature models evaluate."""
         return AutogradLinearization(lambda z: self._mean(z, labels), logits)
 
     def stack(self, labels: Int[Tensor, " N"], num_classes: int) -> LossStack | None:
@@ -295,3 +295,41 @@ def spread_over(name: str, numbers: Sequence[float] | np.ndarray | Tensor, logit
     if len(numbers) != logits.shape[-1]:
         raise ValueError(f"{name} names {len(numbers)} classes, but the logits have {logits.shape[-1]}")
     return torch.as_tensor(numbers, dtype=logits.dtype, device=logits.device)
+
+
+@dataclass(frozen=True)
+class FunctionLoss(LogitLoss):
+    """``function(logits, labels)``, the mean over samples or one value a sample; nothing else is known of it.
+
+    >>> hinge = FunctionLoss(lambda z, y: torch.nn.functional.multi_margin_loss(z, y))
+    >>> hinge(torch.zeros(1, 4), torch.tensor([2])).item()
+    0.75
+    """
+
+    function: Callable[[Tensor, Tensor], Tensor]
+
+    name: ClassVar[str] = "function"
+    summary: ClassVar[str] = "a user's function of logits and labels"
+
+    @property
+    def spec(self) -> str:
+        """The function's own name; it cannot be rebuilt from it."""
+        return f"function {getattr(self.function, '__qualname__', type(self.function).__name__)}"
+
+    def _outcome(self, logits: Tensor, labels: Tensor) -> Tensor:
+        found = self.function(logits, labels)
+        if not isinstance(found, Tensor) or found.shape not in ((), (len(labels),)):
+            raise ValueError(
+                f"{self.spec} must return the mean loss or {len(labels)} values, one a sample, got {describe(found)}"
+            )
+        return found
+
+    def _mean(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
+        return self._outcome(logits, labels).mean()
+
+    def _values(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        found = self._outcome(logits, labels)
+        if found.ndim == 1:
+            return found
+        pairs = zip(logits.split(1), labels.split(1), strict=True)
+        return torch.stack([self._outcome(row, label) for row, label in pairs])

@@ -1,4 +1,4 @@
-"""The softmax losses' shared engine: cross-entropy against (1-alpha) e_y + alpha/K."""
+"""What the softmax losses share: cross-entropy against (1-alpha) e_y + alpha/K."""
 
 import math
 from functools import cached_property

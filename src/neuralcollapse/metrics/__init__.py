@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from .._support.public import explain, explain_calls
+from .._support.renamed import warn_renamed
 from . import definitions as _definitions  # noqa: F401  (fills METRICS)
 from .accumulators.second_pass import SecondPass
 from .accumulators.statistics import ClassStatistics
@@ -16,7 +17,7 @@ from .definitions._registry import METRICS, Metric
 from .files.arrays import open_arrays
 from .files.extract import extract
 from .files.measure import measure_files
-from .hooks.heads import Classifier, classifier_of
+from .hooks.heads import LastLayer, classifier_of
 from .intervals import GroupedStatistics
 from .measure import class_means, measure, nc5_ood
 from .model import measure_layers, measure_model
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 __all__ = [
     "METRICS",
     "ClassStatistics",
-    "Classifier",
     "CollapseReport",
     "Geometry",
     "GroupedStatistics",
+    "LastLayer",
     "Metric",
     "NeuralCollapse",
     "NotApplicableError",
@@ -65,6 +66,9 @@ __all__ = [
 def __getattr__(name: str):
     if name == "NeuralCollapse":
         return explain(importlib.import_module(f"{__name__}.torchmetrics").NeuralCollapse)
+    if name == "Classifier":
+        warn_renamed("nc.metrics.Classifier", "nc.metrics.LastLayer")
+        return LastLayer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

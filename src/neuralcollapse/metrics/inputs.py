@@ -1,6 +1,6 @@
 """Features and labels from whatever the caller has, checked: tensors, arrays, memory maps, lists.
 
-A :class:`Source` hands out rows, so that the same code measures a tensor in memory and a file that is larger.
+A :class:`FeatureRows` hands out rows, so that the same code measures a tensor in memory and a file that is larger.
 """
 
 import math
@@ -18,15 +18,15 @@ from .._support.checks import describe, integer, unusual_tensor
 __all__ = [
     "IGNORED",
     "Array",
+    "FeatureRows",
     "GlobalMean",
     "Labels",
     "Metrics",
     "NonFiniteError",
-    "Source",
     "all_finite",
     "as_classifier",
     "as_labels",
-    "as_source",
+    "as_rows",
     "check_labels",
     "class_count",
     "nonfinite_error",
@@ -47,7 +47,7 @@ class NonFiniteError(ValueError):
     """Features or a classifier hold NaN or infinity, or are too large to square: a model that has diverged."""
 
 
-class Source:
+class FeatureRows:
     """Rows of a floating ``(N, d)`` tensor or array; nothing is copied before it is asked for."""
 
     def __init__(self, values: Tensor | np.ndarray, index: Tensor | None = None):
@@ -61,11 +61,11 @@ class Source:
         else:
             self.dtype = torch.from_numpy(np.empty(0, dtype=values.dtype.newbyteorder("="))).dtype
 
-    def on_cpu(self) -> "Source":
+    def on_cpu(self) -> "FeatureRows":
         """The same rows in the memory of the CPU."""
         if self.device.type == "cpu" or not isinstance(self._values, Tensor):
             return self
-        return Source(self._values.to("cpu"), self._index)
+        return FeatureRows(self._values.to("cpu"), self._index)
 
     def slice(self, start: int, stop: int) -> Float[Tensor, "rows d"]:
         """Rows ``start`` to ``stop`` as a tensor, where they are."""
@@ -84,9 +84,9 @@ class Source:
         """Where a row stands among the rows as they were given."""
         return row if self._index is None else int(self._index[row])
 
-    def where(self, index: Int[Tensor, " rows"]) -> "Source":
+    def where(self, index: Int[Tensor, " rows"]) -> "FeatureRows":
         """The source that holds only these rows."""
-        return Source(self._values, index if self._index is None else self._index[index])
+        return FeatureRows(self._values, index if self._index is None else self._index[index])
 
     def _pick(self, index: Tensor) -> Tensor:
         if isinstance(self._values, Tensor):
@@ -95,9 +95,9 @@ class Source:
         return torch.from_numpy(np.array(part, dtype=part.dtype.newbyteorder("=")))
 
 
-def as_source(name: str, value: object) -> Source:
+def as_rows(name: str, value: object) -> FeatureRows:
     """``value`` as a source of rows: a floating (N, d) tensor or numpy array, d >= 1."""
-    if isinstance(value, Source):
+    if isinstance(value, FeatureRows):
         return value
     if isinstance(value, Tensor):
         if unusual_tensor(value) is not None:
@@ -116,7 +116,7 @@ def as_source(name: str, value: object) -> Source:
         raise TypeError(f"{name} must be floating point, got {_describe_array(value)}")
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(f"{name} must have shape (N, d) with d >= 1, got {_describe_array(value)}")
-    return Source(values)
+    return FeatureRows(values)
 
 
 def _without_warning(value: np.ndarray) -> Tensor:
@@ -231,8 +231,8 @@ def _finite(name: str, value: object, dimensions: int) -> Tensor:
 
 
 def select_rows(
-    source: Source, labels: Int[Tensor, " N"], num_classes: int, ignore_label: int | None
-) -> tuple[Source, Int[Tensor, " kept"]]:
+    source: FeatureRows, labels: Int[Tensor, " N"], num_classes: int, ignore_label: int | None
+) -> tuple[FeatureRows, Int[Tensor, " kept"]]:
     """The source and labels without ignored samples; an error if none is left."""
     kept = check_labels(labels, num_classes, ignore_label)
     if kept is not None:
@@ -247,7 +247,7 @@ def all_finite(part: Tensor) -> bool:
     return math.isfinite(float(part.sum())) or bool(torch.isfinite(part).all())
 
 
-def nonfinite_error(source: Source, name: str = "features") -> NonFiniteError:
+def nonfinite_error(source: FeatureRows, name: str = "features") -> NonFiniteError:
     """The error for features with NaN or infinite entries: how many rows, and the first."""
     bad, first = 0, -1
     step = max(1, (1 << 22) // source.dim)

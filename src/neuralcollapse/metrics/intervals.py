@@ -22,12 +22,12 @@ from torch import Tensor
 
 from .._support.checks import describe, integer, real
 from .._support.machine import sum_in_float64
-from .accumulators.passes import look_again
+from .accumulators.passes import second_pass
 from .accumulators.second_pass import SecondPass, Task
 from .accumulators.statistics import ClassStatistics
 from .definitions._geometry import Geometry, SampleResults
 from .definitions._registry import METRICS, Metric
-from .inputs import IGNORED, Source, as_labels, as_source, check_labels
+from .inputs import IGNORED, FeatureRows, as_labels, as_rows, check_labels
 from .report.report import CollapseReport, build_report
 from .selection import Selection
 from .settings import MOST_GROUPS, Settings, check_level
@@ -95,7 +95,7 @@ class GroupedStatistics:
     @torch.no_grad()
     def update(self, features: object, labels: object, *, precision: torch.dtype | None = None) -> None:
         """Add a batch, as :meth:`ClassStatistics.update` takes it."""
-        source = as_source("features", features)
+        source = as_rows("features", features)
         targets = as_labels(labels, source.rows)
         kept = check_labels(targets, self.parts[0].num_classes, self._ignore_label)
         if kept is not None:
@@ -103,7 +103,7 @@ class GroupedStatistics:
         self.take(source, targets, precision)
 
     def take(
-        self, source: Source, labels: Int[Tensor, " n"], precision: torch.dtype | None = None
+        self, source: FeatureRows, labels: Int[Tensor, " n"], precision: torch.dtype | None = None
     ) -> Int[Tensor, " n"]:
         """Add checked samples; the group of each."""
         groups = self._groups.assign(labels)
@@ -220,7 +220,7 @@ class GroupedSecondPass:
     @torch.no_grad()
     def update(self, features: object, labels: object) -> None:
         """Add a batch, as :meth:`SecondPass.update` takes it."""
-        source = as_source("features", features)
+        source = as_rows("features", features)
         targets = as_labels(labels, source.rows)
         whole, *groups = self.parts
         whole.update(source, targets)
@@ -322,7 +322,7 @@ def intervals_of(
 
 def with_intervals(
     report: CollapseReport,
-    source: Source,
+    source: FeatureRows,
     labels: Int[Tensor, " N"],
     geometry: Geometry,
     settings: Settings,
@@ -360,7 +360,7 @@ def with_intervals(
     if asked:
         task = Task(geometry, (), frozenset(asked), geometry.num_classes)
         parts = [
-            look_again(source.where(rows), labels[rows].to(source.device), task).results()
+            second_pass(source.where(rows), labels[rows].to(source.device), task).results()
             for rows in ((assigned == group).nonzero().squeeze(1) for group in range(groups))
             if rows.shape[0]
         ]

@@ -5,8 +5,7 @@ from torch import Tensor
 
 from .._support.checks import integer
 from .._support.machine import has_float64, sum_in_float64
-from .accumulators.passes import class_means as means_of_classes
-from .accumulators.passes import class_ranks, look_again, one_pass
+from .accumulators.passes import class_ranks, first_means, one_pass, second_pass
 from .accumulators.ranks import gram_bytes
 from .accumulators.second_pass import Task
 from .accumulators.statistics import ClassStatistics
@@ -15,11 +14,11 @@ from .definitions.decisions import nc5_ood as nc5_of_geometry
 from .inputs import (
     IGNORED,
     Array,
+    FeatureRows,
     Labels,
-    Source,
     as_classifier,
     as_labels,
-    as_source,
+    as_rows,
     check_labels,
     class_count,
     nonfinite_error,
@@ -31,7 +30,7 @@ from .report.report import CollapseReport
 from .selection import Selection
 from .settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 
-__all__ = ["class_means", "mean_of", "measure", "nc5_ood", "report_on"]
+__all__ = ["class_means", "measure", "nc5_ood", "out_of_distribution_mean", "report_on"]
 
 
 @torch.no_grad()
@@ -87,7 +86,7 @@ def measure(
     (0.01, None)
 
     """
-    source = as_source("features", features)
+    source = as_rows("features", features)
     targets = as_labels(labels, source.rows)
     settings = Settings(
         metrics,
@@ -101,12 +100,12 @@ def measure(
         precision,
         decision_rows,
     )
-    other = None if out_of_distribution is None else mean_of(out_of_distribution, source.dim)
+    other = None if out_of_distribution is None else out_of_distribution_mean(out_of_distribution, source.dim)
     return report_on(source, targets, weight, bias, settings, num_classes, other)
 
 
 def report_on(
-    source: Source,
+    source: FeatureRows,
     targets: Tensor,
     weight: object,
     bias: object,
@@ -140,7 +139,7 @@ def report_on(
     if exact:
         statistics = one_pass(source, targets, classes, number, rounded)
     else:
-        statistics = means_of_classes(source, targets, classes, rounded)
+        statistics = first_means(source, targets, classes, rounded)
     again = settings.again(classifier=matrix is not None, scatter=statistics.passes == 1) - {"ranks"}
     if not exact:
         again |= settings.needs & {"within", "projection", *({"scatter"} if number == 1 else ())}
@@ -153,7 +152,7 @@ def report_on(
         faster = again - {"projection"} | {"scatter"} if scatter_pays(geometry) else None
     names = tuple(metric.name for metric in settings.chosen)
     task = Task(geometry, names, again, classes, None, missing, settings.decision_rows, faster)
-    second = look_again(source, targets, task)
+    second = second_pass(source, targets, task)
     ranks = None
     if "ranks" in settings.needs:
         # One class at a time: its rows, their centred copy, and two matrices of the smaller side.
@@ -211,9 +210,9 @@ def scatter_pays(geometry: Geometry) -> bool:
     return values.shape[0] == min(count - 1, dim) == geometry.rank and bool(values[-1] > 0.03 * values[0])
 
 
-def mean_of(features: object, dim: int) -> Tensor:
+def out_of_distribution_mean(features: object, dim: int) -> Tensor:
     """The float64 mean of out-of-distribution features (M, d)."""
-    source: Source = as_source("out_of_distribution", features)
+    source: FeatureRows = as_rows("out_of_distribution", features)
     if source.dim != dim or source.rows == 0:
         raise ValueError(
             f"out_of_distribution must have shape (M, {dim}) with M >= 1, got ({source.rows}, {source.dim})"
@@ -236,7 +235,7 @@ def class_means(
     tensor([[2.],
             [5.]], dtype=torch.float64)
     """
-    source = as_source("features", features)
+    source = as_rows("features", features)
     targets = as_labels(labels, source.rows)
     classes = class_count(num_classes, targets, None, ignore_label)
     source, targets = select_rows(source, targets, classes, ignore_label)
@@ -260,11 +259,11 @@ def nc5_ood(means: Array | ClassStatistics, out_of_distribution: Array) -> float
             raise ValueError("every class needs samples for nc5_ood")
         matrix = means.means.to("cpu")
     else:
-        source = as_source("means", means)
+        source = as_rows("means", means)
         matrix = source.slice(0, source.rows).to("cpu").to(torch.float64)
         if matrix.shape[0] == 0 or not bool(torch.isfinite(matrix).all()):
             raise ValueError("means must be finite, with a row for each class")
-    other = mean_of(out_of_distribution, matrix.shape[1])
+    other = out_of_distribution_mean(out_of_distribution, matrix.shape[1])
     classes = matrix.shape[0]
     return nc5_of_geometry(
         Geometry(

@@ -10,19 +10,19 @@ from torch import Tensor, nn
 
 from .._support.checks import integer
 from .hooks.align import SHIFTED, align, is_causal, shifts_labels
-from .hooks.heads import Classifier
+from .hooks.heads import LastLayer
 from .hooks.layers import LayerRows, LayersWatch
-from .hooks.run import Run
+from .hooks.run import ModelRun
 from .hooks.targets import Ignored, Targets, ignored_labels
 from .hooks.watch import HeadWatch
 from .inputs import IGNORED
-from .processes import Shares, Team
+from .processes import MeasuringTeam, Shares
 from .recorder import Recorder
 from .report.report import CollapseReport
 from .selection import Selection
 from .settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 
-__all__ = ["Head", "LayersMeasurement", "Measurement", "Options"]
+__all__ = ["LayersMeasurement", "Measurement", "Options", "SharedHead"]
 
 ONE_OUTPUT = "the head has one output z: measured as two classes with logits -z/2 and z/2"
 ITSELF = "the model itself"
@@ -87,7 +87,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Head:
+class SharedHead:
     """What processes tell each other of the classifier."""
 
     name: str
@@ -108,7 +108,7 @@ class Measurement:
         model: nn.Module,
         options: Options,
         *,
-        team: Team | None = None,
+        team: MeasuringTeam | None = None,
         shares: Shares | None = None,
         custom: bool = False,
         repeatable: bool = False,
@@ -116,11 +116,11 @@ class Measurement:
         self._options = options
         self._model, self._settings, self._targets = model, options.settings, options.targets()
         self._num_classes, self._custom, self._repeatable = options.num_classes, custom, repeatable
-        self._team = team or Team()
+        self._team = team or MeasuringTeam()
         self._shares = shares if self._team.together else None
         self._watch = HeadWatch(model, options.layer, options.num_classes)
         self._recorder: Recorder | None = None
-        self._head: Head | None = None
+        self._head: SharedHead | None = None
         self._shift: bool | None = None
         self.precision = torch.float64
         """The coarsest dtype on the way to the latest features."""
@@ -230,9 +230,9 @@ class Measurement:
 
     # the head -----------------------------------------------------------------------------------------------
 
-    def head(self, dim: int) -> Head:
+    def head(self, dim: int) -> SharedHead:
         """The classifier as it is now, on the CPU; a head of one output as two classes."""
-        classifier: Classifier = self._watch.classifier
+        classifier: LastLayer = self._watch.classifier
         weight, bias = classifier.weight, classifier.bias
         if classifier.note is not None:
             self.notes[classifier.note] = None
@@ -241,9 +241,9 @@ class Measurement:
             weight = torch.cat([-weight / 2, weight / 2])
             bias = None if bias is None else torch.cat([-bias / 2, bias / 2])
         weight = None if weight is None else weight.detach().to("cpu")
-        return Head(classifier.name, weight, None if bias is None else bias.detach().to("cpu"), dim)
+        return SharedHead(classifier.name, weight, None if bias is None else bias.detach().to("cpu"), dim)
 
-    def _meet(self, head: Head) -> None:
+    def _meet(self, head: SharedHead) -> None:
         self._head = head
         self._recorder = Recorder(
             self._settings,
@@ -268,9 +268,9 @@ class LayersMeasurement:
         layers: Mapping[str, nn.Module],
         pool: str,
         options: Options,
-        team: Team,
+        team: MeasuringTeam,
         shares: Shares,
-        run: Run,
+        run: ModelRun,
     ):
         self._model, self._options, self._team, self._run = model, options, team, run
         self._shares = shares if team.together else None

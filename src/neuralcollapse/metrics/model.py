@@ -16,11 +16,11 @@ from torch.distributed import ProcessGroup
 from .._support.checks import describe, integer
 from .hooks.batches import BatchReader, Forward, LabelsOf
 from .hooks.heads import module_of, unwrapped
-from .hooks.run import Run, check_model
+from .hooks.run import ModelRun, check_model
 from .hooks.targets import Ignored
 from .inputs import IGNORED
 from .measurement import LayersMeasurement, Measurement, Options
-from .processes import Shares, Team, team_of
+from .processes import MeasuringTeam, Shares, team_of
 from .report.report import CollapseReport
 from .settings import MEMORY_LIMIT, GlobalMean, Metrics
 
@@ -145,7 +145,7 @@ def look_at(
 ) -> CollapseReport:
     """:func:`measure_model` with a reader of batches; adapters bring their own."""
     check_model(model)
-    run = Run(model, loader, reader, max_batches=max_batches, progress=progress)
+    run = ModelRun(model, loader, reader, max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = Measurement(model, options, team=team, shares=shares, custom=reader.custom, repeatable=run.repeatable)
     _look(run, team, measurement)
@@ -190,7 +190,7 @@ def measure_layers(
     modules = {name: module_of(inner, name) for name in layers}
     share = integer("memory_limit", memory_limit, minimum=0) // len(modules)
     chosen = Options(num_classes=num_classes, memory_limit=share, **options)
-    run = Run(model, loader, BatchReader(forward, labels), max_batches=max_batches, progress=progress)
+    run = ModelRun(model, loader, BatchReader(forward, labels), max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = LayersMeasurement(inner, modules, pool, chosen, team, shares, run)
     _look(run, team, measurement)
@@ -199,7 +199,7 @@ def measure_layers(
     return {name: replace(report, notes=(*report.notes, *notes)) for name, report in reports.items()}
 
 
-def _look(run: Run, team: Team, measurement: Measurement | LayersMeasurement) -> None:
+def _look(run: ModelRun, team: MeasuringTeam, measurement: Measurement | LayersMeasurement) -> None:
     """Take every batch, and once more where something is left to see and the loader can be run again."""
     with run.looking(measurement.remove):
         with team.failing_together():

@@ -1,4 +1,4 @@
-"""Several processes: who measures together, which samples a sampler repeats, and reports on all of them."""
+"""Several processes: who measures together, which samples a sampler repeats, sums and gathers over all of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ from torch.utils.data import DistributedSampler
 from .._support.checks import describe
 from .inputs import NonFiniteError
 
-__all__ = ["Shares", "Team", "team_of"]
+__all__ = ["MeasuringTeam", "Shares", "gather_rows", "rank_of", "sum_over", "team_of", "world_of"]
 
 Reduce = bool | distributed.ProcessGroup | None
 
 
-class Team:
+class MeasuringTeam:
     """The processes whose samples make one report; alone, every method does nothing."""
 
     def __init__(self, group: Any = None, together: bool = False):
@@ -58,15 +58,15 @@ class Team:
                 raise (NonFiniteError if error[0] else RuntimeError)(f"in process {rank}: {error[1]}")
 
 
-def team_of(reduce: object, loader: object) -> Team:
+def team_of(reduce: object, loader: object) -> MeasuringTeam:
     """The processes to measure with: by default all, where the loader gives each process a share of its own."""
     if reduce is None:
-        return Team(None, Shares(loader).distributed)
+        return MeasuringTeam(None, Shares(loader).distributed)
     if isinstance(reduce, bool):
-        return Team(None, reduce)
+        return MeasuringTeam(None, reduce)
     if not isinstance(reduce, distributed.ProcessGroup):
         raise TypeError(f"reduce must be None, True, False or a process group, got {describe(reduce)}")
-    return Team(reduce, True)
+    return MeasuringTeam(reduce, True)
 
 
 class Shares:
@@ -124,3 +124,44 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except TypeError:
         return None
+
+
+def _device_of(group: Any) -> torch.device:
+    """The CPU where the group can use it (gloo), else its accelerator (NCCL)."""
+    kinds = [part.split(":")[0] for part in str(distributed.get_backend_config(group)).split(",")]
+    if "cpu" in kinds or not kinds:
+        return torch.device("cpu")
+    kind = kinds[0]
+    return torch.device(kind, torch.get_device_module(kind).current_device())
+
+
+def world_of(group: Any) -> int:
+    """How many processes the group has."""
+    return distributed.get_world_size(group)
+
+
+def rank_of(group: Any) -> int:
+    """The number of this process in the group."""
+    return distributed.get_rank(group)
+
+
+def sum_over(tensors: list[Tensor], group: Any) -> list[Tensor]:
+    """Each tensor summed over all processes, by one reduction in float64."""
+    flat = torch.cat([tensor.to("cpu").to(torch.float64).reshape(-1) for tensor in tensors]).to(_device_of(group))
+    distributed.all_reduce(flat, group=group)
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    result = []
+    for part, tensor in zip(parts, tensors, strict=True):
+        whole = part if tensor.is_floating_point() else part.round()
+        result.append(whole.to(tensor.device, tensor.dtype).view_as(tensor).clone())
+    return result
+
+
+def gather_rows(rows: Tensor, group: Any, counts: list[int]) -> Tensor:
+    """The rows of all processes, in the order of their ranks; ``counts`` says how many each has."""
+    device, longest = _device_of(group), max(counts)
+    padded = torch.zeros(longest, *rows.shape[1:], dtype=rows.dtype, device=device)
+    padded[: rows.shape[0]] = rows.to(device)
+    parts = [torch.empty_like(padded) for _ in counts]
+    distributed.all_gather(parts, padded, group=group)
+    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)]).to(rows.device)

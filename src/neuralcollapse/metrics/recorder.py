@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from .accumulators.statistics import ClassStatistics
-from .inputs import Labels, Source, all_finite, as_labels, as_source, nonfinite_error
+from .inputs import FeatureRows, Labels, all_finite, as_labels, as_rows, nonfinite_error
 from .intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from
 from .measure import report_on
 from .precision import as_precision, coarser
-from .processes import Team
+from .processes import MeasuringTeam
 from .report.report import CollapseReport, build_report
 from .settings import Settings
 
@@ -36,7 +36,7 @@ class Recorder:
         bias: Tensor | None = None,
         *,
         dim: int | None = None,
-        team: Team | None = None,
+        team: MeasuringTeam | None = None,
         repeatable: bool = False,
     ):
         if num_classes is not None and weight is not None and weight.shape[0] != num_classes:
@@ -44,7 +44,7 @@ class Recorder:
                 f"num_classes = {num_classes}, but the classifier has {weight.shape[0]} outputs; "
                 "name another with layer="
             )
-        self._settings, self._team, self._repeatable = settings, team or Team(), repeatable
+        self._settings, self._team, self._repeatable = settings, team or MeasuringTeam(), repeatable
         self._classes = num_classes if weight is None else weight.shape[0]
         self._weight = None if weight is None else weight.detach().to("cpu", copy=True)
         self._bias = None if bias is None else bias.detach().to("cpu", copy=True)
@@ -72,7 +72,7 @@ class Recorder:
 
     def add(self, features: Tensor, labels: Labels, precision: torch.dtype | None = None) -> None:
         """Take a batch in the first run; ``precision`` as in :meth:`ClassStatistics.update`."""
-        source = as_source("features", features)
+        source = as_rows("features", features)
         targets = as_labels(labels, source.rows)
         self._precision = coarser(self._precision, precision, source.dtype)
         if self._statistics is not None:
@@ -85,7 +85,7 @@ class Recorder:
         features, targets = self._left_in(features, targets)
         # An accelerator is not waited for: what it holds is looked at in the end.
         if features.device.type == "cpu" and not all_finite(features):
-            raise nonfinite_error(as_source("features", features))
+            raise nonfinite_error(as_rows("features", features))
         # Where they are: a copy, because a hook's tensor may be written to by what follows.
         self._kept.append((features.detach().clone(), targets.clone()))
         self._bytes += self._kept[-1][0].nbytes
@@ -187,7 +187,7 @@ class Recorder:
             assert self._kept is not None
             # What the features took, their Gram matrices may take again.
             room = max(settings.memory_limit, 1 << 28)
-            source = Source(torch.cat([features for features, _ in self._kept]))
+            source = FeatureRows(torch.cat([features for features, _ in self._kept]))
             labels = torch.cat([labels for _, labels in self._kept])
             settings = replace(settings, memory_limit=room, precision=self._precision)
             return report_on(source, labels, self._weight, self._bias, settings, self._classes)

@@ -16,8 +16,7 @@ from ._heads.linear import LinearHead
 from ._heads.normalized import NormalizedHead
 from ._initialise import Init
 from .mlp import mlp
-from .resnet import resnet8, resnet18, resnet50
-from .wide_resnet import wide_resnet18, wide_resnet50
+from .resnet import resnet8, resnet18, resnet50, wide_resnet18, wide_resnet50
 
 __all__ = [
     "Classifier",

@@ -1,17 +1,23 @@
-"""Residual nets of the geometric, mse and normalized papers.
+"""Residual nets of the four papers: plain ones, and the wide ones of the losses paper.
 
 ``width`` k is the number of channels of the first stage; the stages have k, 2k, 4k (and 8k) planes. ``stem``
 is ``"cifar"`` (3x3, stride 1, no pooling) or ``"imagenet"`` (7x7, stride 2, then max-pooling, which the
 geometric paper uses even on 32x32 images). ``feature_dim`` d changes the last block only: its last
 convolution gets d outputs.
+
+In a wide net ``width`` multiplies only the planes inside each block, so d stays 2048 (512 for the basic blocks of 18
+layers) whatever the width: the paper's {.25, .5, 1, 2}.
 """
 
-from .._support.checks import LARGEST_WIDTH, integer
+from .._support.checks import LARGEST_WIDTH, integer, real
 from ._classifier import Classifier, assemble, nets
 from ._initialise import Init
-from ._residual import Kind, ResidualEncoder, residual_shape
+from ._residual import ResidualEncoder, Shape, residual_shape
 
-__all__ = ["resnet8", "resnet18", "resnet50"]
+__all__ = ["resnet8", "resnet18", "resnet50", "wide_resnet18", "wide_resnet50"]
+
+BASE_WIDTH = 64
+"""Of the wide nets, as of the plain ones in the papers."""
 
 
 @nets.add("resnet8")
@@ -26,7 +32,8 @@ def resnet8(
     init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """Three stages of one basic block, d = 4 * width: for small images such as the embedded digits."""
-    return _resnet("basic", (1, 1, 1), width, feature_dim, in_channels, num_classes, head, stem, seed, init)
+    shape = residual_shape("basic", (1, 1, 1), _planes(width), 1.0, feature_dim, in_channels, stem)
+    return _net(shape, num_classes, head, seed, init)
 
 
 @nets.add("resnet18")
@@ -46,7 +53,8 @@ def resnet18(
     >>> model.feature_dim
     64
     """
-    return _resnet("basic", (2, 2, 2, 2), width, feature_dim, in_channels, num_classes, head, stem, seed, init)
+    shape = residual_shape("basic", (2, 2, 2, 2), _planes(width), 1.0, feature_dim, in_channels, stem)
+    return _net(shape, num_classes, head, seed, init)
 
 
 @nets.add("resnet50")
@@ -61,21 +69,49 @@ def resnet50(
     init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """Four stages of 3, 4, 6 and 3 bottlenecks with expansion 4, d = 32 * width (2048 in the papers)."""
-    return _resnet("bottleneck", (3, 4, 6, 3), width, feature_dim, in_channels, num_classes, head, stem, seed, init)
+    shape = residual_shape("bottleneck", (3, 4, 6, 3), _planes(width), 1.0, feature_dim, in_channels, stem)
+    return _net(shape, num_classes, head, seed, init)
 
 
-def _resnet(
-    kind: Kind,
-    depths: tuple[int, ...],
-    width: int,
-    feature_dim: int | None,
-    in_channels: int,
-    num_classes: int,
-    head: str,
-    stem: str,
-    seed: int,
-    init: Init,
+@nets.add("wide-resnet18", "wide_resnet18")
+def wide_resnet18(
+    width: float = 2.0,
+    feature_dim: int | None = None,
+    in_channels: int = 3,
+    num_classes: int = 10,
+    head: str = "linear",
+    stem: str = "cifar",
+    seed: int = 0,
+    init: Init = "kaiming-fan-out",
 ) -> Classifier:
-    planes = integer("width", width, minimum=1, maximum=LARGEST_WIDTH)
-    shape = residual_shape(kind, depths, planes, 1.0, feature_dim, in_channels, stem)
+    """ResNet18 whose basic blocks have ``width`` times the planes between their two convolutions."""
+    shape = residual_shape("basic", (2, 2, 2, 2), BASE_WIDTH, _scale(width), feature_dim, in_channels, stem)
+    return _net(shape, num_classes, head, seed, init)
+
+
+@nets.add("wide-resnet50", "wide_resnet50")
+def wide_resnet50(
+    width: float = 2.0,
+    feature_dim: int | None = None,
+    in_channels: int = 3,
+    num_classes: int = 10,
+    head: str = "linear",
+    stem: str = "cifar",
+    seed: int = 0,
+    init: Init = "kaiming-fan-out",
+) -> Classifier:
+    """ResNet50 whose bottlenecks have ``width`` times the inner planes (6.1 to 67.0 M parameters)."""
+    shape = residual_shape("bottleneck", (3, 4, 6, 3), BASE_WIDTH, _scale(width), feature_dim, in_channels, stem)
+    return _net(shape, num_classes, head, seed, init)
+
+
+def _planes(width: int) -> int:
+    return integer("width", width, minimum=1, maximum=LARGEST_WIDTH)
+
+
+def _scale(width: float) -> float:
+    return real("width", width, above=0.0, maximum=LARGEST_WIDTH / BASE_WIDTH)
+
+
+def _net(shape: Shape, num_classes: int, head: str, seed: int, init: Init) -> Classifier:
     return assemble(lambda: ResidualEncoder(shape), shape.feature_dim, num_classes, head, seed, init)

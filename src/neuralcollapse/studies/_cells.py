@@ -272,6 +272,6 @@ class Calculation(Cell):
 KINDS: dict[str, type[Cell]] = {cell.kind: cell for cell in (Train, Solve, Calculation)}
 
 
-def rows_of(kind: str, folder: Path) -> Iterator[dict[str, Any]]:
+def history_rows(kind: str, folder: Path) -> Iterator[dict[str, Any]]:
     """:meth:`Cell.rows` of the cell of this kind in ``folder``."""
     return KINDS[kind].rows(folder)

@@ -138,8 +138,8 @@ class Study(ABC):
 
 
 class _Studies(Registry[type[Study]]):
-    def add(self, name: str, *aliases: str, listed: bool = True) -> Any:
-        register = super().add(name, *aliases, listed=listed)
+    def add(self, name: str, *aliases: str, **more: Any) -> Any:
+        register = super().add(name, *aliases, **more)
 
         def with_id(study: type[Study]) -> type[Study]:
             study.id = name

@@ -7,8 +7,7 @@ True
 """
 
 from .._support.public import explain_calls
-from ._errors import TrainingStopped
-from ._state import Checkpoint, read_checkpoint
+from ._checkpoints import Checkpoint, TrainingStopped, read_checkpoint
 from ._train import measured_epochs, train
 from ._trainer import Progress
 from .matching import closed_form_loss, matching_model

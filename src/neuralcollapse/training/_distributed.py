@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.autograd.function import FunctionCtx
 
-from ._errors import TrainingStopped
+from ._checkpoints import TrainingStopped
 
 __all__ = ["Team", "gathered", "team", "with_synchronised_batch_norm"]
 

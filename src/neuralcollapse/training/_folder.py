@@ -12,8 +12,7 @@ from torch import Tensor
 
 from .._support.files import damaged, digest, digests, json_text, sealed, unsealed, write_bytes, write_json, write_text
 from ..data import DataSet
-from ._errors import writing
-from ._state import Checkpoint, latest, tensors_bytes, write_checkpoint, write_tensors
+from ._checkpoints import Checkpoint, latest, tensors_bytes, write_checkpoint, write_state, writing
 from ._trainer import Trainer
 from .run import changed_environment, describe_data, describe_environment
 
@@ -44,7 +43,7 @@ class RunFolder:
     folder: Path
     trainer: Trainer
     keep: int
-    every: float | int
+    every: float
     best: dict[str, Any] = field(default_factory=dict)
     best_digest: str | None = None
     """Checksum of ``best.safetensors``."""
@@ -181,7 +180,7 @@ class RunFolder:
     def finish(self, summary: dict[str, Any]) -> None:
         if self.trainer.team.leads:
             with writing(self.folder):
-                write_tensors(self.folder / "model.safetensors", self._weights())
+                write_state(self.folder / "model.safetensors", self._weights())
             names = [
                 "plan.json",
                 "data.json",

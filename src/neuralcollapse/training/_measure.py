@@ -8,12 +8,12 @@ from torch import Tensor
 from .. import losses
 from ..data import Split
 from ..metrics.inputs import NonFiniteError
-from ..metrics.processes import Team as MeasuringTeam
+from ..metrics.processes import MeasuringTeam
 from ..metrics.recorder import Recorder
 from ..metrics.settings import Settings
 from ..models import Classifier
+from ._checkpoints import TrainingStopped
 from ._distributed import Team, gathered
-from ._errors import TrainingStopped
 from ._objective import autocast
 from .plan import Plan
 

@@ -22,7 +22,7 @@ from ..models import Classifier
 from ._distributed import Team, gathered
 from .plan import Plan
 
-__all__ = ["Objective", "autocast"]
+__all__ = ["TrainingObjective", "autocast"]
 
 
 def autocast(plan: Plan, device: torch.device) -> AbstractContextManager:
@@ -32,7 +32,7 @@ def autocast(plan: Plan, device: torch.device) -> AbstractContextManager:
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
-class Objective:
+class TrainingObjective:
     """Computes this process's share of the objective; the shares sum to the objective of the whole batch."""
 
     def __init__(self, plan: Plan, model: Classifier, team: Team, device: torch.device, train_size: int):
@@ -42,7 +42,7 @@ class Objective:
         self.in_objective = Spec.name_of(plan.optimizer) == "lbfgs"
 
     def __call__(self, images: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Objective and loss shares of ``images`` out of a batch of ``batch_size`` over all processes."""
+        """TrainingObjective and loss shares of ``images`` out of a batch of ``batch_size`` over all processes."""
         with autocast(self.plan, self.device):
             features = self.model.encoder(images)
             if self.loss.takes == "features":

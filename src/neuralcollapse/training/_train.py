@@ -12,11 +12,10 @@ import torch
 from .._support.checks import flag, integer, real
 from .._support.files import locked
 from ..data import DataSet, Split, load
+from ._checkpoints import write_state, writing
 from ._distributed import Team, team, with_synchronised_batch_norm
-from ._errors import writing
 from ._folder import RunFolder, finished
 from ._measure import features_of, measure_split
-from ._state import write_tensors
 from ._trainer import Progress, Trainer
 from .matching import compare_with_theory
 from .plan import Plan
@@ -34,7 +33,7 @@ def train(
     root: str | os.PathLike[str] | None = None,
     resume: bool = False,
     keep: int = 2,
-    checkpoint_seconds: float | int = 60.0,
+    checkpoint_seconds: float = 60.0,
     save_features: bool = False,
     on_step: Callable[[Progress], None] | None = None,
     on_measure: Callable[[dict[str, Any]], None] | None = None,
@@ -208,5 +207,5 @@ def _finish(trainer: Trainer, files: RunFolder, save_features: bool) -> None:
                 arrays["bias"] = trainer.model.head.bias.detach()
             with writing(files.folder):
                 arrays = {key: value.cpu().contiguous() for key, value in arrays.items()}
-                write_tensors(files.folder / f"features-{name}.safetensors", arrays)
+                write_state(files.folder / f"features-{name}.safetensors", arrays)
     files.finish(summary)

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from ..data import CropFlip, DataSet
 from ..data.subsets import stream
 from ..models import Classifier, NormalizedHead
+from ._checkpoints import TrainingStopped, like
 from ._distributed import SynchronisedBatchNorm, Team
-from ._errors import TrainingStopped
-from ._objective import Objective
-from ._state import like
+from ._objective import TrainingObjective
 from .optimizers import WholeBatchLBFGS, create_optimizer
 from .plan import Plan
 from .schedules import create_schedule
@@ -44,7 +43,7 @@ class Trainer:
 
     def __init__(self, plan: Plan, model: Classifier, data: DataSet, team: Team, device: torch.device):
         self.plan, self.model, self.data, self.team, self.device = plan, model, data, team, device
-        self.objective = Objective(plan, model, team, device, len(data.train))
+        self.objective = TrainingObjective(plan, model, team, device, len(data.train))
         self.optimizer = create_optimizer(plan.optimizer, self._groups(), plan.learning_rate)
         self.schedule = create_schedule(plan.schedule)
         self.augment = CropFlip() if plan.augment else None
@@ -122,7 +121,7 @@ class Trainer:
         return loss
 
     def _gradient(self, images: Tensor, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """Objective and loss of the whole batch; leaves the gradient in the parameters."""
+        """TrainingObjective and loss of the whole batch; leaves the gradient in the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         objective, loss = self.objective(images, labels, size)
         objective.backward()

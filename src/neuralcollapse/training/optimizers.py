@@ -33,20 +33,20 @@ def create_optimizer(spec: str, groups: Groups, learning_rate: float) -> Optimiz
 
 
 @optimizers.add("sgd")
-def sgd(groups: Groups, learning_rate: float, momentum: float | int = 0.9, nesterov: bool = False) -> Optimizer:
+def sgd(groups: Groups, learning_rate: float, momentum: float = 0.9, nesterov: bool = False) -> Optimizer:
     """Stochastic gradient descent (all papers: momentum .9)."""
     speed = real("momentum", momentum, minimum=0.0, below=1.0)
     return SGD(groups, lr=learning_rate, momentum=speed, nesterov=flag("nesterov", nesterov), fused=True)
 
 
 @optimizers.add("adam")
-def adam(groups: Groups, learning_rate: float, beta1: float | int = 0.9, beta2: float | int = 0.999) -> Optimizer:
+def adam(groups: Groups, learning_rate: float, beta1: float = 0.9, beta2: float = 0.999) -> Optimizer:
     """Adam with decay in the gradient (geometric, mse: lr 1e-3, batch 64)."""
     return Adam(groups, lr=learning_rate, betas=_betas(beta1, beta2), fused=True)
 
 
 @optimizers.add("adamw")
-def adamw(groups: Groups, learning_rate: float, beta1: float | int = 0.9, beta2: float | int = 0.999) -> Optimizer:
+def adamw(groups: Groups, learning_rate: float, beta1: float = 0.9, beta2: float = 0.999) -> Optimizer:
     """Adam with decoupled decay."""
     return AdamW(groups, lr=learning_rate, betas=_betas(beta1, beta2), fused=True)
 
@@ -105,7 +105,7 @@ class WholeBatchLBFGS(LBFGS):
 
 
 @optimizers.add("riemannian-sgd")
-def riemannian_sgd(groups: Groups, learning_rate: float, momentum: float | int = 0.9) -> Optimizer:
+def riemannian_sgd(groups: Groups, learning_rate: float, momentum: float = 0.9) -> Optimizer:
     """Gradient descent on the product of spheres for the rows of a normalised head, SGD for everything else."""
     return RiemannianSGD(groups, learning_rate, real("momentum", momentum, minimum=0.0, below=1.0))
 
@@ -149,5 +149,5 @@ def _tangent(vectors: Tensor, rows: Tensor) -> Tensor:
     return vectors - (vectors * rows).sum(1, keepdim=True) * rows
 
 
-def _betas(beta1: float | int, beta2: float | int) -> tuple[float, float]:
+def _betas(beta1: float, beta2: float) -> tuple[float, float]:
     return real("beta1", beta1, minimum=0.0, below=1.0), real("beta2", beta2, minimum=0.0, below=1.0)

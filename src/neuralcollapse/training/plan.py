@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from .. import losses
 from .._support.checks import LARGEST_COUNT, LARGEST_WIDTH, describe
-from ..data import RandomLabels, profiles, sources
+from ..data import RandomLabels, imbalances, sources
 from ..metrics import METRICS
 from ..models import Init, heads, nets
 from .optimizers import optimizers
@@ -110,7 +110,7 @@ class Plan(BaseModel):
         create_schedule(self.schedule)
         self._check_views(losses.get(self.loss).takes == "features")
         if self.imbalance is not None:
-            profiles.parse(self.imbalance)
+            imbalances.parse(self.imbalance)
         for name in self.metrics or ():
             METRICS[name]
         if isinstance(self.measure, tuple) and not all(1 <= epoch <= self.epochs for epoch in self.measure):

@@ -45,7 +45,7 @@ class Step:
     """Times ``factor`` after every ``every`` epochs (geometric, mse, normalized: .1 after every 40)."""
 
     every: int = 40
-    factor: float | int = 0.1
+    factor: float = 0.1
 
     def __post_init__(self) -> None:
         integer("every", self.every, minimum=1)
@@ -61,9 +61,9 @@ class Step:
 class Milestones:
     """Times ``factor`` at ``int(first * epochs)`` and again at ``int(second * epochs)`` (losses: 3/7 and 5/7)."""
 
-    first: str | float | int = "3/7"
-    second: str | float | int = "5/7"
-    factor: float | int = 0.1
+    first: str | float = "3/7"
+    second: str | float = "5/7"
+    factor: float = 0.1
 
     def __post_init__(self) -> None:
         real("factor", self.factor, above=0.0)
@@ -89,7 +89,7 @@ class Cosine:
     """
 
     period: int | None = None
-    minimum: float | int = 0.0
+    minimum: float = 0.0
 
     def __post_init__(self) -> None:
         if self.period is not None:

@@ -141,7 +141,7 @@ class Trace:
     """
 
     point: Point
-    history: Mapping[str, Sequence[float | int | None]]
+    history: Mapping[str, Sequence[float | None]]
     converged: bool
     method: str
     message: str
@@ -201,7 +201,7 @@ class Trace:
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
         return {"problem": json.loads(self.problem.to_json()), **facts}
 
-    def rows(self) -> list[dict[str, float | int | None]]:
+    def rows(self) -> list[dict[str, float | None]]:
         """The history, one mapping a recorded iteration."""
         return [dict(zip(self.history, row, strict=True)) for row in zip(*self.history.values(), strict=True)]
 
@@ -246,7 +246,7 @@ class Trace:
             lines = (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
             problem = Problem.from_json(json.dumps(facts.pop("problem")))
-            history: dict[str, list[float | int | None]] = {"iteration": [row["iteration"] for row in rows]}
+            history: dict[str, list[float | None]] = {"iteration": [row["iteration"] for row in rows]}
             history["seconds"] = list(times["history"])
             for name in rows[0]:
                 history.setdefault(name, [row[name] for row in rows])

@@ -12,7 +12,7 @@ from .problem import Problem, ProblemLinearization
 from .results import GLOBAL_MINIMUM, NOT_CRITICAL, STRICT_SADDLE, UNDECIDED, Certificate
 from .spectrum import smallest_eigenpair
 
-__all__ = ["PointEvidence", "judge", "proved_minimum", "unless_convex", "value_scale"]
+__all__ = ["PointEvidence", "judge_point", "proved_minimum", "unless_convex", "value_scale"]
 
 CRITICAL = 1e-7
 """A gradient below this share of its natural scale counts as zero."""
@@ -57,7 +57,7 @@ def unless_convex(loss: LogitLoss) -> str:
     return "is not known to be convex" if loss.convex_from is None else "is not convex"
 
 
-def judge(
+def judge_point(
     problem: Problem, point: Point, state: ProblemLinearization, evidence: PointEvidence, tolerance: float
 ) -> Certificate:
     """Global if the gap is within tolerance; else by gradient; else by curvature."""

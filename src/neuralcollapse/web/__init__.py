@@ -11,7 +11,7 @@ from .._support.public import explain
 
 if TYPE_CHECKING:
     from . import explorer, network, report
-    from ._watch import Watcher, open_page, watch
+    from .watcher import Watcher, open_page, watch
 
 __all__ = ["Watcher", "explorer", "network", "open_page", "report", "watch"]
 
@@ -20,5 +20,5 @@ def __getattr__(name: str):
     if name in ("explorer", "network", "report"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in ("Watcher", "open_page", "watch"):
-        return explain(getattr(importlib.import_module(f"{__name__}._watch"), name))
+        return explain(getattr(importlib.import_module(f"{__name__}.watcher"), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from neuralcollapse.cli import main
-from neuralcollapse.web.explorer import ExplorerServer, _app, _measure
+from neuralcollapse.web.explorer import ExplorerServer, _app, _network
 
 pytestmark = pytest.mark.unchecked
 
@@ -250,7 +250,7 @@ def test_bad_files_are_one_line(client, monkeypatch):
         Content_Length=str(201 << 20),
     )  # fmt: skip
     check_error(answer, 413)
-    monkeypatch.setattr(_measure, "LARGEST_UNPACKED", 1000)
+    monkeypatch.setattr(_network, "LARGEST_UNPACKED", 1000)
     check_error(send(npz(features=np.zeros((400, 2)), labels=np.zeros(400, int))), 400, "more than")
 
 

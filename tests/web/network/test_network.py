@@ -10,7 +10,7 @@ from torch import nn
 
 import neuralcollapse as nc
 from neuralcollapse.web.network import network_of_files, network_of_model, network_of_run, sources
-from neuralcollapse.web.network.picture import describe
+from neuralcollapse.web.network.picture import describe_network
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def arrays():
 def network(arrays):
     features, labels, weight = arrays
     report = nc.measure(features, labels, weight, intervals=0.95)
-    return report, describe(report, *(torch.from_numpy(part) for part in arrays))
+    return report, describe_network(report, *(torch.from_numpy(part) for part in arrays))
 
 
 def test_gauges_are_the_reports(network):

@@ -40,7 +40,7 @@ def separation_for(num_classes: int, error: float) -> float:
     return root
 
 
-@sources.add("synthetic")
+@sources.add("synthetic", renamed={"classes": "num_classes"})
 @dataclass(frozen=True)
 class Synthetic(Source):
     """Clusters in R^dim with a stated Bayes error: unit normal noise around the vectors of a simplex ETF.
@@ -49,38 +49,37 @@ class Synthetic(Source):
     """
 
     title = "Gaussian clusters around a simplex ETF"
-    num_classes = 10
     image_shape = (1, 1, 32)
     train_size = 1000
     test_size = 1000
     licence = "made here"
     embedded = True
 
-    classes: int = 10
+    num_classes: int = 10  # pyright: ignore[reportIncompatibleVariableOverride]  (here it is a parameter)
     dim: int = 32
     per_class: int = 100
-    bayes_error: float | int = 0.01
+    bayes_error: float = 0.01
     seed: int = 0
 
     def __post_init__(self) -> None:
-        count = integer("classes", self.classes, minimum=2)
+        count = integer("num_classes", self.num_classes, minimum=2)
         integer("dim", self.dim, minimum=count - 1)
         integer("per_class", self.per_class, minimum=1)
-        check_room("these samples", 24 * self.classes * self.per_class * self.dim)
+        check_room("these samples", 24 * self.num_classes * self.per_class * self.dim)
         real("bayes_error", self.bayes_error, minimum=1e-9, below=1 - 1 / count)
         integer("seed", self.seed, minimum=0)
 
     def read(self, root: Path) -> Arrays:
         """Draw the samples, as many for testing as for training."""
-        separation = separation_for(self.classes, self.bayes_error)
+        separation = separation_for(self.num_classes, self.bayes_error)
         generator = torch.Generator().manual_seed(self.seed)
-        means = separation * simplex_etf(self.classes, self.dim, generator)
-        labels = torch.arange(self.classes).repeat_interleave(self.per_class)
+        means = separation * simplex_etf(self.num_classes, self.dim, generator)
+        labels = torch.arange(self.num_classes).repeat_interleave(self.per_class)
 
         def draw() -> np.ndarray:
             noise = torch.randn(len(labels), self.dim, dtype=torch.float64, generator=generator)
             return (means[labels] + noise).float()[:, None, None, :].numpy()
 
-        names = tuple(str(label) for label in range(self.classes))
+        names = tuple(str(label) for label in range(self.num_classes))
         facts = {"bayes_error": float(self.bayes_error), "separation": separation}
         return Arrays(draw(), labels.numpy(), draw(), labels.numpy().copy(), names, facts)

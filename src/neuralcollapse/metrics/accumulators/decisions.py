@@ -29,7 +29,7 @@ class Decisions:
 
     def all_reduce(self, group: Any = None) -> None:
         """Sum over processes."""
-        from .processes import sum_over
+        from ..processes import sum_over
 
         (self.numbers,) = sum_over([self.numbers], group)
 

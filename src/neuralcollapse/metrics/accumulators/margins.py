@@ -32,7 +32,7 @@ class Margins:
 
     def all_reduce(self, group: Any = None) -> None:
         """Gather the margins of all processes."""
-        from .processes import gather_rows, rank_of, sum_over, world_of
+        from ..processes import gather_rows, rank_of, sum_over, world_of
 
         mine = self.state()
         sizes = torch.zeros(2, world_of(group), dtype=torch.int64)

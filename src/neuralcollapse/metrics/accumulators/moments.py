@@ -6,6 +6,7 @@ the origin. The mean is c_k + s_k/n_k in two words, and the sum of squares about
 is a sample, the second term is at most n_k times the result.
 """
 
+import threading
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..precision import DIGITS, coarsest, digits_of
-from .rooms import room
 from .scatter import Scatter
 
 __all__ = ["Moments", "chunk_rows"]
@@ -129,7 +129,7 @@ class Moments:
 
         ``scatter`` is summed, too, in the second.
         """
-        from .processes import sum_over
+        from ..processes import sum_over
 
         weights = self.counts.to(torch.float64)[:, None]
         counts, weighted, digits = sum_over([self.counts, weights * self.means(), self.digits], group)
@@ -181,3 +181,27 @@ def _growth(
     share = added.to(torch.float64) / (before + added)
     shift = (share / (1 + torch.sqrt(1 - share)) / added)[:, None] * total
     return deviation - (old + shift).index_select(0, inverse)
+
+
+LARGEST = 1 << 22
+"""Bytes of a tensor that is kept; larger chunks take memory of their own."""
+_kept = threading.local()
+"""Memory for the rows of one chunk, from chunk to chunk: fresh pages would take as long as the sums themselves."""
+
+
+def room(name: str, index: Tensor, like: Tensor) -> Tensor | None:
+    """A tensor for ``index.shape[0]`` rows as ``like`` has them, to write to before the next call of that name.
+
+    Each thread has its own. ``None`` where none is kept: on accelerators, which do so themselves, and for large chunks.
+    """
+    shape = (index.shape[0], *like.shape[1:])
+    size = shape[0] * like[0].numel() * like.element_size() if like.shape[0] else LARGEST + 1
+    if like.device.type != "cpu" or type(like) is not Tensor or size > LARGEST:
+        return None
+    rooms: dict[tuple[object, ...], Tensor] = _kept.__dict__.setdefault("rooms", {})
+    key = (name, like.dtype)
+    if key not in rooms or rooms[key].numel() * rooms[key].element_size() < size:
+        # Not an inference tensor, which could not be written to outside of that mode.
+        with torch.inference_mode(False):
+            rooms[key] = torch.empty(size // like.element_size(), dtype=like.dtype)
+    return rooms[key][: size // like.element_size()].view(shape)

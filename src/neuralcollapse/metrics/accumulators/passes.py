@@ -16,13 +16,13 @@ from torch import Tensor
 
 from ..._support.machine import has_float64, torch_threads
 from ..definitions._geometry import Geometry
-from ..inputs import Source, all_finite, nonfinite_error
+from ..inputs import FeatureRows, all_finite, nonfinite_error
 from .moments import chunk_rows
 from .ranks import rank_of_class
 from .second_pass import SecondPass, Task
 from .statistics import ClassStatistics
 
-__all__ = ["class_means", "class_ranks", "look_again", "one_pass"]
+__all__ = ["class_ranks", "first_means", "one_pass", "second_pass"]
 
 Result = TypeVar("Result")
 LARGEST_SHARED_STATE = 1 << 26
@@ -42,12 +42,12 @@ def _share(tasks: int, work: Callable[[range], Result], device: torch.device, st
             return list(pool.map(work, [range(worker, tasks, workers) for worker in range(workers)]))
 
 
-def _chunks(source: Source, step: int) -> int:
+def _chunks(source: FeatureRows, step: int) -> int:
     return -(-source.rows // step)
 
 
 def one_pass(
-    source: Source, labels: Int[Tensor, " N"], num_classes: int, passes: int, precision: torch.dtype
+    source: FeatureRows, labels: Int[Tensor, " N"], num_classes: int, passes: int, precision: torch.dtype
 ) -> ClassStatistics:
     """Exact class statistics in one read; with ``passes=1`` including the d x d scatter."""
     step = chunk_rows(source.dim) if passes == 2 else min(4096, max(1024, chunk_rows(source.dim)))
@@ -68,7 +68,9 @@ def one_pass(
     return first
 
 
-def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, precision: torch.dtype) -> ClassStatistics:
+def first_means(
+    source: FeatureRows, labels: Int[Tensor, " N"], num_classes: int, precision: torch.dtype
+) -> ClassStatistics:
     """Counts and means only (``passes=2``, without variances), summed in float64.
 
     For features of single or lower precision: their own rounding is far above that of these sums.
@@ -94,7 +96,7 @@ def class_means(source: Source, labels: Int[Tensor, " N"], num_classes: int, pre
     return ClassStatistics.from_moments(counts, first, precision=precision)
 
 
-def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondPass:
+def second_pass(source: FeatureRows, labels: Int[Tensor, " N"], task: Task) -> SecondPass:
     """The second pass, in float32 for features that are no finer and of ordinary size, else in float64."""
     geometry = task.geometry
     size = max(geometry.largest, float(geometry.global_mean.abs().max()))
@@ -119,7 +121,7 @@ def look_again(source: Source, labels: Int[Tensor, " N"], task: Task) -> SecondP
     raise nonfinite_error(source)
 
 
-def _part(source: Source, labels: Tensor, step: int, first: SecondPass, numbers: range) -> SecondPass:
+def _part(source: FeatureRows, labels: Tensor, step: int, first: SecondPass, numbers: range) -> SecondPass:
     state = first.sibling(source.device)
     for number in numbers:
         start, stop = number * step, min((number + 1) * step, source.rows)
@@ -127,7 +129,7 @@ def _part(source: Source, labels: Tensor, step: int, first: SecondPass, numbers:
     return state
 
 
-def class_ranks(source: Source, labels: Int[Tensor, " N"], geometry: Geometry) -> Tensor:
+def class_ranks(source: FeatureRows, labels: Int[Tensor, " N"], geometry: Geometry) -> Tensor:
     """The numerical rank of every class, one class at a time; 0 for a class without samples."""
     order = torch.argsort(labels, stable=True)
     members = order.split(geometry.counts.tolist())

@@ -30,7 +30,7 @@ class Projection:
 
     def all_reduce(self, group: Any = None) -> None:
         """Sum over processes."""
-        from .processes import sum_over
+        from ..processes import sum_over
 
         (self.sums,) = sum_over([self.sums], group)
 

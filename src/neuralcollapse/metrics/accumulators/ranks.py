@@ -15,8 +15,8 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
 from ..._support.machine import in_float64
+from ..processes import gather_rows, rank_of, sum_over, world_of
 from .look import Chunk, Look
-from .processes import gather_rows, rank_of, sum_over, world_of
 from .scatter import add_gram
 
 __all__ = ["Ranks", "gram_bytes", "rank_of_class"]

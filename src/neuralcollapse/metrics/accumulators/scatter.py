@@ -143,7 +143,7 @@ class Scatter:
 
     def all_reduce(self, group: Any = None) -> None:
         """Sum over processes whose scatters are about the same means."""
-        from .processes import sum_over
+        from ..processes import sum_over
 
         self._flush()
         (self.total,) = sum_over([self.total], group)

@@ -17,13 +17,13 @@ from ..definitions._geometry import Geometry, SampleResults, geometry_of
 from ..definitions._registry import select
 from ..inputs import (
     Array,
+    FeatureRows,
     GlobalMean,
     Labels,
-    Source,
     all_finite,
     as_classifier,
     as_labels,
-    as_source,
+    as_rows,
     check_labels,
     nonfinite_error,
 )
@@ -144,10 +144,10 @@ class SecondPass:
     # filling ------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def update(self, features: Array | Source, labels: Labels) -> None:
+    def update(self, features: Array | FeatureRows, labels: Labels) -> None:
         """Add a batch of the same samples as in the first pass, in any order and split."""
         task = self._attached()
-        source = as_source("features", features)
+        source = as_rows("features", features)
         if source.dim != task.geometry.dim:
             raise ValueError(f"features must have {task.geometry.dim} columns, got {source.dim}")
         device = self._place(source.device) if self._look is None else self._look.centre.device

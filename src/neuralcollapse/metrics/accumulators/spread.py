@@ -36,7 +36,7 @@ class Spread:
 
     def all_reduce(self, group: Any = None) -> None:
         """Sum over processes."""
-        from .processes import sum_over
+        from ..processes import sum_over
 
         self.seen, self.squares = sum_over([self.seen, self.squares], group)
 

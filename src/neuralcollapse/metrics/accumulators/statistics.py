@@ -14,13 +14,13 @@ from ..._support.tensors import read_tensors, write_tensors
 from ..inputs import (
     IGNORED,
     Array,
+    FeatureRows,
     GlobalMean,
     Labels,
     Metrics,
-    Source,
     all_finite,
     as_labels,
-    as_source,
+    as_rows,
     check_labels,
     nonfinite_error,
 )
@@ -210,14 +210,14 @@ class ClassStatistics:
     # filling it ---------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def update(self, features: Array | Source, labels: Labels, *, precision: torch.dtype | None = None) -> None:
+    def update(self, features: Array | FeatureRows, labels: Labels, *, precision: torch.dtype | None = None) -> None:
         """Add a batch: ``features`` (B, d) of any floating dtype and device, integer ``labels`` (B,).
 
         Samples labelled ``ignore_label`` are skipped. A bad batch raises and changes nothing. ``precision``
         is the dtype whose rounding the features carry where that is coarser than their own: that of autocast,
         or of features that were stored in half precision.
         """
-        source = as_source("features", features)
+        source = as_rows("features", features)
         rounded = as_precision(precision, source.dtype)
         if source.dim != self.dim:
             raise ValueError(f"features must have {self.dim} columns, got {source.dim}")

@@ -1,6 +1,6 @@
-"""Arrays from files of other programs, never executed: ``.npz``, ``.npy``, ``.safetensors``, ``.parquet``, ``.pt``.
+"""ArrayFile from files of other programs, never executed: ``.npz``, ``.npy``, ``.safetensors``, ``.parquet``, ``.pt``.
 
-Nothing is unpickled but plain tensors. Arrays that lie uncompressed in their file are mapped into memory, so a
+Nothing is unpickled but plain tensors. ArrayFile that lie uncompressed in their file are mapped into memory, so a
 file may be larger than it; an array that must be unpacked is measured first, and refused if it would not fit.
 """
 
@@ -23,7 +23,7 @@ from ..._support.machine import available_memory
 from ..._support.tensors import check_tensors
 from ..precision import precision_named
 
-__all__ = ["SUFFIXES", "Array", "Arrays", "open_arrays"]
+__all__ = ["SUFFIXES", "Array", "ArrayFile", "open_arrays"]
 
 Array = Tensor | np.ndarray
 Result = TypeVar("Result")
@@ -43,7 +43,7 @@ BROKEN = (
 """What numpy, torch, zipfile and zlib raise on damaged files."""
 
 
-class Arrays:
+class ArrayFile:
     """The arrays of a file by name; each is read when it is asked for, and an error names the file."""
 
     def __init__(self, file: Path, readers: dict[str, Callable[[], Array]]):
@@ -69,7 +69,7 @@ class Arrays:
         return list(self._readers)
 
 
-def open_arrays(path: str | os.PathLike[str]) -> Arrays:
+def open_arrays(path: str | os.PathLike[str]) -> ArrayFile:
     """The arrays of a file by name; a ``.npy`` file holds one, named ``array``."""
     file = Path(path)
     reader = _READERS.get(file.suffix.lower())
@@ -77,7 +77,7 @@ def open_arrays(path: str | os.PathLike[str]) -> Arrays:
         raise ValueError(f"{file}: expected a {', '.join(_READERS)} file")
     if not file.is_file():
         raise FileNotFoundError(2, "no such file", str(file))
-    return Arrays(file, _guarded(file, partial(reader, file)))
+    return ArrayFile(file, _guarded(file, partial(reader, file)))
 
 
 def _guarded(file: Path, read: Callable[[], Result]) -> Result:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from ..._support.checks import integer
-from ..._support.machine import worker_pool
+from ..._support.machine import running_ray, worker_pool
 from .shards import Shard
 
 __all__ = ["Engine", "Progress", "in_order", "reported", "worker_count"]
@@ -47,18 +47,7 @@ def in_order(
 
 
 def _by_ray(work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any, ...], workers: int) -> Iterator[Any]:
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("engine 'ray' needs Ray: pip install 'neuralcollapse[ray]'") from None
-    import logging
-
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway, without its warning
-    started = not ray.is_initialized()
-    if started:
-        count = None if "RAY_ADDRESS" in os.environ else workers or os.cpu_count() or 1
-        ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    try:
+    with running_ray("engine 'ray'", workers) as ray:
         task: Any = ray.remote(work)
         held = [ray.put(value) for value in shared]
         ahead = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -69,9 +58,6 @@ def _by_ray(work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any
                 yield _from_ray(ray, waiting.pop(0))
         while waiting:
             yield _from_ray(ray, waiting.pop(0))
-    finally:
-        if started:
-            ray.shutdown()
 
 
 def _from_ray(ray: Any, reference: Any) -> Any:

@@ -17,10 +17,10 @@ from ..._support.checks import describe, integer
 from ..._support.files import locked, sealed, unsealed, write_json
 from ..._support.tensors import read_tensors, write_tensors
 from ..hooks.batches import BatchReader, Forward, LabelsOf
-from ..hooks.run import BATCH, Run, check_model
+from ..hooks.run import BATCH, ModelRun, check_model
 from ..hooks.targets import Ignored
 from ..inputs import IGNORED
-from ..measurement import Head, Measurement, Options
+from ..measurement import Measurement, Options, SharedHead
 from ..precision import coarser
 
 __all__ = ["extract"]
@@ -113,7 +113,7 @@ def _write(
     progress: bool,
 ) -> None:
     """The shards that are missing."""
-    run = Run(model, _Rest(loader, manifest.batches), reader, progress=progress)
+    run = ModelRun(model, _Rest(loader, manifest.batches), reader, progress=progress)
     measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
     ignored = options.settings.ignore_label
     writer = _Writer(manifest, size)
@@ -214,7 +214,7 @@ class _Manifest:
         """Whether the classifier was looked at."""
         return "classifier" in self._content
 
-    def keep_classifier(self, head: Head) -> None:
+    def keep_classifier(self, head: SharedHead) -> None:
         """Write the classifier's weight and bias, if it has a weight."""
         self._write()
         self._content |= {"classifier": head.name, "weight": head.weight is not None}

@@ -18,15 +18,15 @@ from ..._support.checks import describe, integer
 from ..._support.files import locked
 from ..accumulators.second_pass import SecondPass
 from ..accumulators.statistics import ClassStatistics
-from ..inputs import IGNORED, Array, as_classifier, as_labels, as_source, class_count
+from ..inputs import IGNORED, Array, as_classifier, as_labels, as_rows, class_count
 from ..intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from
-from ..measure import mean_of, report_on
+from ..measure import out_of_distribution_mean, report_on
 from ..precision import coarser
 from ..report.report import CollapseReport, build_report
 from ..selection import Selection
 from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 from .engines import Engine, Progress, in_order, reported, worker_count
-from .kept import asked_of, keep, key_of, looks
+from .finished import asked_of, keep, key_of, looks
 from .shards import Collection, Shard, collect, encode, find_files, label_names
 
 __all__ = ["measure_files"]
@@ -123,7 +123,7 @@ def measure_files(
         return _with_names(_of_one(found.shards[0], weight, bias, settings, num_classes, names, other), names)
     job, notes = _job(found, weight, num_classes, names, settings)
     matrix, vector = as_classifier(weight, bias, job.num_classes, job.dim)
-    mean = None if other is None else mean_of(other, job.dim)
+    mean = None if other is None else out_of_distribution_mean(other, job.dim)
     scatter = job.passes == 1 and min_samples == 1
     again = not found.statistics and bool(settings.again(classifier=matrix is not None, scatter=scatter))
     count = worker_count(workers, len(found.shards), engine)
@@ -133,10 +133,10 @@ def measure_files(
     with nullcontext() if folder is None else locked(folder), reported(
         progress, len(found.shards) * (2 if again else 1)
     ) as tick:  # fmt: skip
-        parts = _first_look(found, job, engine, count, folder, tick)
+        parts = _first_pass(found, job, engine, count, folder, tick)
         total = parts.total if isinstance(parts, GroupedStatistics) else parts
         if again:
-            second = _second_look(found, job, engine, count, total, matrix, vector, folder, tick)
+            second = _second_pass(found, job, engine, count, total, matrix, vector, folder, tick)
             report = second.parts[0].report(out_of_distribution_mean=mean)
         else:
             report = build_report(
@@ -161,9 +161,9 @@ def _of_one(
     if names is not None and num_classes is None and weight is None:
         num_classes = len(names)
     with _named_errors(shard.name), torch.no_grad():
-        source = as_source("features", features)
+        source = as_rows("features", features)
         targets = as_labels(encode(labels, names), source.rows)
-        mean = None if other is None else mean_of(other, source.dim)
+        mean = None if other is None else out_of_distribution_mean(other, source.dim)
         settings = replace(settings, precision=_precision_of(shard, settings.precision))
         return report_on(source, targets, weight, bias, settings, num_classes, mean)
 
@@ -213,7 +213,7 @@ def _job(
         first = ClassStatistics.load(found.statistics[0])
         settings = replace(settings, ignore_label=first.ignore_label)
         return Job(first.num_classes, first.dim, first.passes, settings, names), ()
-    dim = as_source("features", found.shards[0].read()[0]).dim
+    dim = as_rows("features", found.shards[0].read()[0]).dim
     if num_classes is not None:
         classes = integer("num_classes", num_classes, minimum=2)
     elif weight is not None:
@@ -249,7 +249,7 @@ def _statistics_of(shard: Shard, job: Job) -> list[ClassStatistics]:
         return list(statistics.parts) if isinstance(statistics, GroupedStatistics) else [statistics]
 
 
-def _look_again(shard: Shard, job: Job, second: "SecondPass | Path") -> list[SecondPass]:
+def _second_pass_of(shard: Shard, job: Job, second: "SecondPass | Path") -> list[SecondPass]:
     """A second pass over a shard, and its groups; ``second`` is an empty one, or the file that holds it."""
     with _named_errors(shard.name):
         torch.set_num_threads(job.threads)
@@ -273,7 +273,7 @@ def _unpacked(file: Path) -> SecondPass:
 # all shards ---------------------------------------------------------------------------------------------------
 
 
-def _first_look(
+def _first_pass(
     found: Collection, job: Job, engine: Engine, workers: int, out: Path | None, tick: Callable[[], None]
 ) -> "ClassStatistics | GroupedStatistics":
     total = job.statistics()
@@ -305,7 +305,7 @@ def _merge(total: "ClassStatistics | GroupedStatistics", parts: list[ClassStatis
         mine.merge(theirs)
 
 
-def _second_look(
+def _second_pass(
     found: Collection,
     job: Job,
     engine: Engine,
@@ -336,7 +336,7 @@ def _second_look(
         file = Path(folder) / "second"
         # One file for all local workers; Ray carries the object itself.
         file.write_bytes(pickle.dumps(empty()))
-        results = in_order(_look_again, missing, (job, file if engine == "local" else empty()), engine, workers)
+        results = in_order(_second_pass_of, missing, (job, file if engine == "local" else empty()), engine, workers)
         for number, place in enumerate(places):
             parts = kept.pop(number, None)
             if parts is None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .heads import Classifier, plain_name
+from .heads import LastLayer, plain_name
 from .relations import Relation, relation_of, relation_of_turned
 
 __all__ = ["FunctionalHead", "find_functional_head"]
@@ -131,10 +131,10 @@ class FunctionalHead(TorchFunctionMode):
         kept = self._kept()
         return kept.features, kept.result
 
-    def classifier(self) -> Classifier:
+    def classifier(self) -> LastLayer:
         """The classifier that was caught."""
         kept = self._kept()
-        return Classifier(self._name, None, kept.weight, kept.bias)
+        return LastLayer(self._name, None, kept.weight, kept.bias)
 
 
 class _Search(TorchFunctionMode):

@@ -20,7 +20,7 @@ from ..._support.registry import unknown_name
 from .relations import OutputMap, output_map, widened
 
 __all__ = [
-    "Classifier",
+    "LastLayer",
     "candidates_of",
     "classifier_of",
     "is_scattered",
@@ -38,7 +38,7 @@ PROBED = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier:
+class LastLayer:
     """The last linear layer of a model: its name, weight (K, d) and bias (K,) or ``None``.
 
     ``channels_first`` says that features and outputs have their channels in dimension 1, as convolutions do;
@@ -57,7 +57,7 @@ class Classifier:
         """The width of the layer's output, where it is known."""
         return None if self.weight is None else self.weight.shape[0]
 
-    def mapped(self, found: OutputMap, note: str) -> "Classifier":
+    def mapped(self, found: OutputMap, note: str) -> "LastLayer":
         """The classifier together with what happens to its outputs: rows scale_k w_k, bias scale_k b_k + shift_k."""
         assert self.weight is not None
         weight = self.weight[: found.outputs]
@@ -175,7 +175,7 @@ def last_linear(names: Sequence[str], candidates: dict[str, nn.Module]) -> str |
     return (linear or list(names) or [None])[-1]
 
 
-def classifier_of(model: nn.Module, layer: str | None = None) -> Classifier:
+def classifier_of(model: nn.Module, layer: str | None = None) -> LastLayer:
     """The classifier of ``model``: the layer of that name, else the last ``nn.Linear`` that was defined.
 
     :func:`measure_model` goes by what the layers pass on, which it sees while the model runs.
@@ -204,7 +204,7 @@ def read_classifier(
     features: Tensor | None = None,
     outputs: Tensor | None = None,
     own: tuple[Tensor | None, Tensor | None] | None = None,
-) -> Classifier:
+) -> LastLayer:
     """The head's effective weight and bias; ``features`` and ``outputs`` of a pass check them.
 
     Both have their channels where the layer has them. ``own`` is what :func:`stated` gave while the layer ran, for
@@ -212,7 +212,7 @@ def read_classifier(
     """
     first = isinstance(module, _ConvNd)
     if first and not is_pointwise(module):
-        return Classifier(name, module, None, None, True)
+        return LastLayer(name, module, None, None, True)
     weight, bias = (None, None) if _is_adapted(module) else stated(module) if own is None else own
     rows = expected = None
     rounding = 0.0
@@ -223,32 +223,32 @@ def read_classifier(
         # Some layers keep their weight as (d, K).
         for matrix in (weight, weight.T):
             if matrix.shape == (expected.shape[1], rows.shape[1]) and _agrees(rows, matrix, bias, expected, rounding):
-                return Classifier(name, module, matrix, bias, first)
+                return LastLayer(name, module, matrix, bias, first)
     if weight is not None and rows is None:
-        return Classifier(name, module, weight, bias, first)
+        return LastLayer(name, module, weight, bias, first)
     if weight is None and next(module.parameters(), None) is None:
-        return Classifier(name, module, None, None, first)
+        return LastLayer(name, module, None, None, first)
     dim = rows.shape[1] if rows is not None else _input_width(module)
     probed = None if dim is None else _probe(module, dim)
     if probed is not None and (rows is None or expected is None or _agrees(rows, *probed, expected, rounding)):
-        return Classifier(name, module, *probed, first)
+        return LastLayer(name, module, *probed, first)
     if weight is None or rows is None or expected is None or not weight.is_floating_point():
-        return Classifier(name, module, None, None, first)
+        return LastLayer(name, module, None, None, first)
     fitting = [matrix for matrix in (weight, weight.T) if matrix.shape == (expected.shape[1], rows.shape[1])]
     if not fitting:
-        return Classifier(name, module, None, None, first)
+        return LastLayer(name, module, None, None, first)
     for matrix in fitting:
         # What a hook on the layer, or its own forward, does to the product is as good as what comes after the layer.
         made = _product(rows, matrix, bias).to(outputs.dtype) if outputs is not None else None
         found = None if made is None else output_map(made, expected.to(made.dtype))
         if found is not None and found.outputs == len(matrix):
             note = f"layer {name!r} scales or shifts its product: weight and bias are those of both together"
-            return Classifier(name, module, matrix, bias, first).mapped(found, note)
+            return LastLayer(name, module, matrix, bias, first).mapped(found, note)
     note = f"layer {name!r} is not linear in its input: its weight is taken as it stands"
     other = _product(rows, fitting[0], bias).argmax(1) != expected.argmax(1)
     if expected.shape[1] > 1 and bool(other.any()):
         note += f", and decides otherwise than the layer for {int(other.sum())} of {len(rows)} samples"
-    return Classifier(name, module, fitting[0], bias, first, note)
+    return LastLayer(name, module, fitting[0], bias, first, note)
 
 
 def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

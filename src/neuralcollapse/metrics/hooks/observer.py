@@ -13,11 +13,11 @@ from ..precision import coarser, computed_in
 from .heads import stated
 from .relations import flat_outputs, relation_of
 
-__all__ = ["Call", "Observer", "Reached", "first_tensor"]
+__all__ = ["Call", "LayerReached", "Observer", "first_tensor"]
 
 
 @dataclass(frozen=True)
-class Reached:
+class LayerReached:
     """Shapes of what a layer took in and passed on in a forward pass, and how often it was called."""
 
     taken: tuple[int, ...]
@@ -82,7 +82,7 @@ class Observer:
         self, modules: Mapping[str, nn.Module], keep: Iterable[str], most: int | None = 1, scattered: bool = False
     ):
         self.calls: deque[Call] = deque(maxlen=most)
-        self.reached: dict[str, Reached] = {}
+        self.reached: dict[str, LayerReached] = {}
         self.outermost: list[dict[str, Tensor]] = []
         self._into: list[frozenset[int]] = []
         self.precision = torch.float64
@@ -110,7 +110,7 @@ class Observer:
                 return
             self._see(taken)
             before = self.reached.pop(name, None)
-            self.reached[name] = Reached(
+            self.reached[name] = LayerReached(
                 tuple(taken.shape), () if passed is None else tuple(passed.shape), 1 + (before.calls if before else 0)
             )
             if name in self._keep:

@@ -74,7 +74,7 @@ def relation_of(layer: Tensor, output: Tensor, averaged: bool = False) -> Relati
         if layer.ndim > 2 and view.shape == (layer.shape[0], width):
             if picked_positions(layer, view) is not None:
                 return "pick"
-            if _equal(widened(layer.flatten(1, -2)).mean(1), widened(view), coarsest(layer, view)):
+            if _equal(widened(layer.flatten(1, -2)).mean(1), widened(view), coarsest_rounding(layer, view)):
                 return "mean"
     if output_map(layer, output) is not None:
         return "affine"
@@ -131,7 +131,7 @@ def widened(tensor: Tensor) -> Tensor:
     return tensor.double() if has_float64(tensor.device) else tensor.float()
 
 
-def coarsest(*tensors: Tensor) -> float:
+def coarsest_rounding(*tensors: Tensor) -> float:
     """The largest rounding unit among the tensors' types."""
     return max(torch.finfo(tensor.dtype).eps for tensor in tensors)
 
@@ -150,7 +150,7 @@ def _sampled(layer: Tensor, output: Tensor) -> tuple[Tensor, Tensor, float]:
     first, second = layer.reshape(-1, layer.shape[-1]), output.reshape(-1, output.shape[-1])
     rows = min(max(16, min(ROWS, ENTRIES // first.shape[1])), first.shape[0])
     chosen = torch.linspace(0, first.shape[0] - 1, rows, device=first.device).long()
-    return widened(first[chosen]), widened(second[chosen]), coarsest(layer, output)
+    return widened(first[chosen]), widened(second[chosen]), coarsest_rounding(layer, output)
 
 
 def _same(first: Tensor, second: Tensor, rounding: float) -> bool:

@@ -14,7 +14,7 @@ from ..._support.checks import describe, flag, integer
 from .batches import BatchReader, to_device
 from .heads import unwrapped
 
-__all__ = ["RandomStates", "Run", "check_model", "eager", "evaluating"]
+__all__ = ["ModelRun", "RandomStates", "check_model", "eager", "evaluating"]
 
 BATCH = 64
 """Samples a batch where a data set is given instead of a loader."""
@@ -108,7 +108,7 @@ def _length(loader: object) -> float | None:
         return None
 
 
-class Run:
+class ModelRun:
     """Batches of a loader through a model; the model and the random state are left as found."""
 
     def __init__(

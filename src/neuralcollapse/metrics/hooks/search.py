@@ -16,10 +16,10 @@ from torch.nn.modules.conv import _ConvNd
 
 from .functional import FunctionalHead, find_functional_head
 from .heads import read_classifier, rows_of
-from .observer import Call, Observer, Reached
+from .observer import Call, LayerReached, Observer
 from .relations import FEWEST, Relation, relation_of, relation_of_turned, widened
 
-__all__ = ["FEW", "HeadSearch", "mean_of"]
+__all__ = ["FEW", "HeadSearch", "mean_call"]
 
 LISTED = 12
 """Candidates that an error names."""
@@ -59,7 +59,7 @@ class HeadSearch:
 
     def chosen(
         self,
-        reached: dict[str, Reached],
+        reached: dict[str, LayerReached],
         latest: Call | None,
         outputs: dict[str, Tensor],
         runs: int,
@@ -107,7 +107,7 @@ class HeadSearch:
             raise self.undecided(mine, reached, OTHER + (FEW if rows < FEWEST else "")) from None
 
     def _tried(
-        self, names: list[str], reached: dict[str, Reached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
+        self, names: list[str], reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
     ) -> list["_Match"]:
         """Run the batch again for each of the layers whose output could be the model's by its shape."""
         found: list[_Match] = []
@@ -122,7 +122,7 @@ class HeadSearch:
             calls = list(self._observer.calls)
             for call in calls:
                 found += _matches(call, self._candidates[name], outputs)
-            for mean in mean_of(calls) if len(calls) > 1 else ():
+            for mean in mean_call(calls) if len(calls) > 1 else ():
                 found += _matches(mean, self._candidates[name], outputs, averaged=True)
         return found
 
@@ -130,7 +130,7 @@ class HeadSearch:
         return {key: tensor for key, tensor in self._observer.outputs().items() if key in wanted}
 
     def _composite(
-        self, reached: dict[str, Reached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
+        self, reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
     ) -> str | None:
         """A module around several layers that is affine as a whole, as an adapted classifier is; the innermost."""
         for name in sorted(reached, key=lambda name: -name.count(".")):
@@ -156,7 +156,9 @@ class HeadSearch:
                         return name
         return None
 
-    def _only(self, matching: list["_Match"], mine: list[str], reached: dict[str, Reached], seen: int | None) -> str:
+    def _only(
+        self, matching: list["_Match"], mine: list[str], reached: dict[str, LayerReached], seen: int | None
+    ) -> str:
         """The layer of the matches; of heads for several outputs, the one with as many outputs as classes."""
         by_key = {match.key: match for match in matching}
         names = list(dict.fromkeys(match.name for match in by_key.values()))
@@ -172,14 +174,14 @@ class HeadSearch:
             return names[0]
         raise self.undecided(names, reached, "returns the outputs of several layers")
 
-    def _of_width(self, names: list[str], reached: dict[str, Reached], seen: int | None) -> list[str]:
+    def _of_width(self, names: list[str], reached: dict[str, LayerReached], seen: int | None) -> list[str]:
         for classes in (self._num_classes, seen):
             fitting = [name for name in names if _width(self._candidates[name], reached[name]) == classes]
             if len(fitting) == 1:
                 return fitting
         return names
 
-    def _by_width(self, names: list[str], reached: dict[str, Reached], seen: int | None, why: str) -> str:
+    def _by_width(self, names: list[str], reached: dict[str, LayerReached], seen: int | None, why: str) -> str:
         """The only layer with as many outputs as classes, where the model's output tells no more; noted."""
         fitting = self._of_width(names, reached, seen)
         widths = [_width(self._candidates[name], reached[name]) for name in fitting]
@@ -188,7 +190,7 @@ class HeadSearch:
             return fitting[0]
         raise self.undecided(names, reached, why)
 
-    def undecided(self, names: list[str], reached: dict[str, Reached], why: str) -> ValueError:
+    def undecided(self, names: list[str], reached: dict[str, LayerReached], why: str) -> ValueError:
         """The error that lists the layers it could be."""
         if not names:
             known = [name for name in self._candidates if name]
@@ -234,7 +236,7 @@ class _Match:
         return self.relation != "monotone"
 
 
-def mean_of(calls: list[Call]) -> list[Call]:
+def mean_call(calls: list[Call]) -> list[Call]:
     """The mean of a layer's calls, as one: what it passes on when a model averages views. None of unlike calls."""
     made = [call.outputs for call in calls if call.outputs is not None]
     if len(made) < len(calls) or len({call.features.shape for call in calls}) > 1:
@@ -266,7 +268,7 @@ def _as_wide(output: Tensor, width: int) -> bool:
     return width in output.shape or (output.ndim > 1 and 2 <= output.shape[-1] < width)
 
 
-def _width(module: nn.Module, shapes: Reached) -> int | None:
+def _width(module: nn.Module, shapes: LayerReached) -> int | None:
     if not shapes.passed:
         return None
     return shapes.passed[1 if isinstance(module, _ConvNd) and len(shapes.passed) > 2 else -1]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..precision import coarser
 from .functional import FunctionalHead
 from .heads import (
-    Classifier,
+    LastLayer,
     candidates_of,
     is_scattered,
     module_of,
@@ -33,7 +33,7 @@ from .relations import (
     relation_of_turned,
     turned,
 )
-from .search import FEW, HeadSearch, mean_of
+from .search import FEW, HeadSearch, mean_call
 
 __all__ = ["Caught", "HeadWatch"]
 
@@ -80,7 +80,7 @@ class HeadWatch:
         self._observer = Observer(self._modules, self._candidates, scattered=self._scattered)
         self._functional: FunctionalHead | None = None
         self._key: str | None = None
-        self._classifier: Classifier | None = None
+        self._classifier: LastLayer | None = None
         self._map: OutputMap | None = None
         self._turned, self._products = False, 0
         self._relation: Relation | None = None
@@ -95,7 +95,7 @@ class HeadWatch:
         return self.classifier.name
 
     @property
-    def classifier(self) -> Classifier:
+    def classifier(self) -> LastLayer:
         """The classifier, once a pass has been made."""
         assert self._classifier is not None
         return self._classifier
@@ -194,7 +194,7 @@ class HeadWatch:
             z = z * self._map.scale.to(z) + self._map.shift.to(z)
         return z
 
-    def _with_map(self, classifier: Classifier, z: Tensor | None) -> Classifier:
+    def _with_map(self, classifier: LastLayer, z: Tensor | None) -> LastLayer:
         """The classifier together with what the model does to its outputs, class by class."""
         final = self._output(z)
         relation = None if z is None or final is None else relation_of(z, final)
@@ -228,7 +228,7 @@ class HeadWatch:
                 alike = [torch.equal(calls[number].features, calls[fitting[0]].features) for number in fitting]
                 if fitting and all(alike):  # once, or again with the same features
                     return calls[fitting[0]]
-            for mean in mean_of(calls):
+            for mean in mean_call(calls):
                 assert mean.outputs is not None
                 rows = rows_of(mean.outputs, first)
                 if any(relation_of(rows, tensor, averaged=True) == "same" for tensor in outputs.values()):

@@ -48,7 +48,7 @@ class SimplexETFHead(nn.Linear):
         feature_dim: int,
         num_classes: int,
         bias: bool = True,
-        scale: float | int = 1.0,
+        scale: float = 1.0,
         seed: int | None = None,
         generator: Generator | None = None,
         frame: Frame = "auto",

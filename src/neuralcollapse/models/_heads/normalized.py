@@ -16,7 +16,7 @@ __all__ = ["NormalizedHead", "Sphere"]
 class Sphere(nn.Module):
     """Rows scaled to norm ``radius``; a row of zeros stays zero."""
 
-    def __init__(self, radius: float | int = 1.0):
+    def __init__(self, radius: float = 1.0):
         super().__init__()
         self.radius = real("radius", radius, above=0.0)
 
@@ -44,7 +44,7 @@ class NormalizedHead(nn.Module):
         self,
         feature_dim: int,
         num_classes: int,
-        temperature: float | int = 1.0,
+        temperature: float = 1.0,
         generator: Generator | None = None,
         bias: bool = False,
     ):

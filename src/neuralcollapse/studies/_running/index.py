@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._support.files import atomic_write
-from .._cells import KINDS, rows_of
+from .._cells import KINDS, history_rows
 
 __all__ = ["Answer", "query", "write_index"]
 
@@ -199,7 +199,7 @@ def _metric_rows(folder: Path, outcomes: list[dict[str, Any]], notes: list[str])
                 "loss": _text(plan.get("loss")),
             }
             try:
-                rows = list(rows_of(cell["kind"], folder / "cells" / cell["key"]))
+                rows = list(history_rows(cell["kind"], folder / "cells" / cell["key"]))
             except (AttributeError, LookupError, OSError, TypeError, ValueError):
                 notes.append(f"{folder / 'cells' / cell['key']}: not a whole result; it is left out of the index")
                 continue

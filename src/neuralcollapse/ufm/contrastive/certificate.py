@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..point import Point
 from ..results import Certificate
-from ..verdict import PointEvidence, judge
+from ..verdict import PointEvidence, judge_point
 from .optimum import contrastive_value
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def certify_contrastive(problem: "ContrastiveUFM", point: Point, tolerance: floa
         directions=directions,
         doubt="" if problem.dim >= problem.num_classes - 1 else "dim < num_classes - 1 leaves no room for a simplex",
     )
-    return judge(problem, point, state, evidence, tolerance)
+    return judge_point(problem, point, state, evidence, tolerance)
 
 
 def _directions(point: Point, vector: Tensor) -> Iterator[Point]:

@@ -17,7 +17,7 @@ from ..duality import best_on_ray, levelled, top_singular_pair
 from ..logit_problem import LogitLinearization
 from ..point import Point
 from ..results import Certificate
-from ..verdict import PointEvidence, judge, proved_minimum, unless_convex, value_scale
+from ..verdict import PointEvidence, judge_point, proved_minimum, unless_convex, value_scale
 
 if TYPE_CHECKING:
     from .model import NormalizedUFM
@@ -47,7 +47,7 @@ def certify_normalized(problem: "NormalizedUFM", point: Point, tolerance: float)
         directions=_directions(problem, point, state),
         doubt=_doubt(problem),
     )
-    return judge(problem, point, state, evidence, tolerance)
+    return judge_point(problem, point, state, evidence, tolerance)
 
 
 def _multipliers(problem: "NormalizedUFM", state: LogitLinearization) -> tuple[Tensor, Tensor]:

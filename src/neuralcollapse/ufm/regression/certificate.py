@@ -10,7 +10,7 @@ from torch import Tensor
 from ..duality import best_on_ray, levelled, spectral_norm, top_singular_pair
 from ..point import Point
 from ..results import Certificate
-from ..verdict import PointEvidence, judge
+from ..verdict import PointEvidence, judge_point
 
 if TYPE_CHECKING:
     from .model import RegressionUFM
@@ -36,7 +36,7 @@ def certify_regression(problem: "RegressionUFM", point: Point, tolerance: float)
         directions=_directions(problem, point, left, right),
         doubt="" if problem.dim >= problem.num_classes else "dim < the number of outputs restricts the rank",
     )
-    return judge(problem, point, state, evidence, tolerance)
+    return judge_point(problem, point, state, evidence, tolerance)
 
 
 def _directions(problem: "RegressionUFM", point: Point, left: Tensor, right: Tensor) -> Iterator[Point]:

@@ -16,7 +16,7 @@ from ...losses import SquaredError
 from ..duality import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
 from ..point import Point
 from ..results import Certificate
-from ..verdict import PointEvidence, judge, proved_minimum, unless_convex, value_scale
+from ..verdict import PointEvidence, judge_point, proved_minimum, unless_convex, value_scale
 from .nonnegative import certify_nonnegative
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def certify_regularized(problem: "RegularizedUFM", point: Point, tolerance: floa
         directions=_directions(problem, point, norm, left, right),
         doubt=_doubt(problem),
     )
-    return judge(problem, point, state, evidence, tolerance)
+    return judge_point(problem, point, state, evidence, tolerance)
 
 
 def _lower_bound(problem: "RegularizedUFM", point: Point) -> tuple[float, str]:

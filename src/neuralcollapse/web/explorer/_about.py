@@ -11,7 +11,7 @@ from ...losses import LogitLoss
 from ...ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM, methods
 from ...ufm.solvers import methods_registry
 from . import _optimum, _solve
-from ._measure import LARGEST_UPLOAD, SUFFIXES
+from ._network import LARGEST_UPLOAD, SUFFIXES
 
 __all__ = ["describe_page"]
 

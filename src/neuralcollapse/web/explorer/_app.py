@@ -32,7 +32,7 @@ from ._about import describe_page
 from ._collapse import describe_certificate, describe_least
 from ._fields import Fields
 from ._landscape import describe_phases, describe_slice
-from ._measure import LARGEST_UPLOAD, Board, Upload, describe_files, describe_place, parts_of
+from ._network import LARGEST_UPLOAD, Board, Upload, describe_files, describe_place, parts_of
 from ._optimum import describe_optimum
 from ._results import ResultsFolder, UnknownStudyError
 from ._solve import InterruptedSolveError, SolveRequest

@@ -20,7 +20,7 @@ from ...ufm import (
     critical_temperature,
 )
 from ._fields import Fields, Limits, problem_of
-from ._words import command, dimension_sentence, formula_sentence, regime_sentence
+from ._sentences import command, dimension_sentence, formula_sentence, regime_sentence
 
 __all__ = ["LIMITS", "class_rows", "describe_optimum", "flat_view"]
 

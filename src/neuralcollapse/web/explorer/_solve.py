@@ -11,7 +11,7 @@ from torch import Tensor
 from ...ufm import Problem, Trace, solve
 from ._fields import Fields, Limits, problem_of
 from ._optimum import class_rows, flat_view
-from ._words import command
+from ._sentences import command
 
 __all__ = ["LIMITS", "MAX_ITER", "InterruptedSolveError", "SolveRequest"]
 

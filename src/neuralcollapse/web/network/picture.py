@@ -13,7 +13,7 @@ from torch import Tensor
 from ...metrics import METRICS, CollapseReport
 from ...metrics.report.gauges import gauges, headline
 
-__all__ = ["METRIC_WORDS", "describe"]
+__all__ = ["METRIC_WORDS", "describe_network"]
 
 SHOWN_CLASSES = 100
 SHOWN_SAMPLES = 400
@@ -36,7 +36,7 @@ Rows = Float[Tensor, "N d"]
 Labels = Int[Tensor, " N"]
 
 
-def describe(
+def describe_network(
     report: CollapseReport,
     features: Rows | None = None,
     labels: Labels | None = None,

@@ -15,15 +15,14 @@ from ...metrics import CollapseReport, measure, measure_files, measure_layers, o
 from ...metrics.files.shards import collect, encode, find_files
 from ...metrics.hooks.batches import BatchReader, Forward, LabelsOf
 from ...metrics.hooks.heads import unwrapped
-from ...metrics.hooks.run import Run as ModelRun
-from ...metrics.hooks.run import check_model
-from ...metrics.measurement import Head, Measurement, Options
+from ...metrics.hooks.run import ModelRun, check_model
+from ...metrics.measurement import Measurement, Options, SharedHead
 from ...models import create
 from ...training import Run
 from ...training.run import net_of
-from .picture import describe
+from .picture import describe_network
 
-__all__ = ["Source", "digits_sample", "network_of_files", "network_of_model", "network_of_run"]
+__all__ = ["Network", "digits_sample", "network_of_files", "network_of_model", "network_of_run"]
 
 LEVEL = 0.95
 """Of the intervals on the gauges."""
@@ -37,7 +36,7 @@ Frame = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Source:
+class Network:
     """A network over time: states with their pictures, and rows of a history (epoch, split, metrics) if any."""
 
     title: str
@@ -50,28 +49,28 @@ class Source:
 
 
 def frame(name: str, step: float | None, network: dict[str, Any]) -> Frame:
-    """One state: what it is called, where it stands in time, and what :func:`describe` says."""
+    """One state: what it is called, where it stands in time, and what :func:`describe_network` says."""
     return {"name": name, "step": step, "network": network}
 
 
 # files ---------------------------------------------------------------------------------------------------------------
 
 
-def network_of_files(paths: Sequence[str | Path], title: str | None = None) -> Source:
+def network_of_files(paths: Sequence[str | Path], title: str | None = None) -> Network:
     """Features and labels in files of any kind that :func:`neuralcollapse.measure_files` takes, measured together."""
     files = find_files(list(paths))
     name = title or (files[0].name if len(files) == 1 else f"{len(files)} files")
     layers = _layers_in(files)
     if layers is not None:
-        return Source(name, (frame("", None, layers),))
+        return Network(name, (frame("", None, layers),))
     found = collect(files)
     report = measure_files(list(files), intervals=None if found.statistics else LEVEL, memory_limit=MEMORY, workers=1)
     features, labels, notes = None, None, list(_unread(files, found.others))
     if found.shards:
         features, labels, cut = _some_rows(found.shards, report)
         notes += [f"pictures show {features.shape[0]} of the samples, spread evenly"] if cut else []
-    network = describe(report, features, labels, _tensor(found.array("weight")), notes=notes)
-    return Source(name, (frame("", None, network),))
+    network = describe_network(report, features, labels, _tensor(found.array("weight")), notes=notes)
+    return Network(name, (frame("", None, network),))
 
 
 def _unread(files: Sequence[Path], others: Mapping[str, Any]) -> Iterable[str]:
@@ -128,7 +127,7 @@ def _layers_in(files: Sequence[Path]) -> dict[str, Any] | None:
     rows, codes = _tensor(arrays[key]), _tensor(labels)
     assert rows is not None
     assert codes is not None
-    return describe(replace(report, layer=last), rows, codes.long(), weight, layers=layers)
+    return describe_network(replace(report, layer=last), rows, codes.long(), weight, layers=layers)
 
 
 # models --------------------------------------------------------------------------------------------------------------
@@ -171,14 +170,14 @@ def network_of_model(
         reports, reason = _by_layer(model, loader, names, num_classes, forward, labels, class_names, max_batches)
         if reason:
             report = replace(report, notes=(*report.notes, reason))
-    return report, describe(report, features, targets, head.weight, layers=reports)
+    return report, describe_network(report, features, targets, head.weight, layers=reports)
 
 
-def _captured(run: ModelRun, measurement: Measurement, options: Options) -> tuple[Tensor, Tensor, Head, bool]:
+def _captured(run: ModelRun, measurement: Measurement, options: Options) -> tuple[Tensor, Tensor, SharedHead, bool]:
     """Features and labels of a run over the loader, as many as fit, and the classifier."""
     ignored = options.settings.ignore_label
     parts: list[tuple[Tensor, Tensor]] = []
-    head: Head | None = None
+    head: SharedHead | None = None
     size, cut = 0, False
     with run.looking(measurement.remove):
         for found, again in run.batches(measurement.start):
@@ -238,7 +237,7 @@ def _usual_layers(model: nn.Module) -> list[str]:
 # runs ----------------------------------------------------------------------------------------------------------------
 
 
-def network_of_run(folder: str | Path, root: str | Path | None = None) -> Source:
+def network_of_run(folder: str | Path, root: str | Path | None = None) -> Network:
     """A run directory of ``neuralcollapse train``: the net as it began, as it ended, and what was measured between."""
     run = Run.open(folder)
     plan, history = run.plan, tuple(run.history)
@@ -256,7 +255,7 @@ def network_of_run(folder: str | Path, root: str | Path | None = None) -> Source
         frame(name, step, network_of_model(net, data.train.loader(), class_names=data.classes)[1])
         for name, step, net in nets
     )
-    return Source(Path(folder).name or str(folder), frames, history)
+    return Network(Path(folder).name or str(folder), frames, history)
 
 
 SAMPLE_EPOCHS = (0, 1, 2, 5, 10, 20, 50, 100, 200)
@@ -285,7 +284,7 @@ def _sample_text() -> str:
             optimizer.step()
         slowing.step()
     title = "Sample: a small net on 500 handwritten digits, before and after training"
-    return json.dumps(Source(title, tuple(frames)).to_dict())
+    return json.dumps(Network(title, tuple(frames)).to_dict())
 
 
 def digits_sample() -> dict[str, Any]:

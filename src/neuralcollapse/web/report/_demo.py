@@ -18,9 +18,9 @@ from ...studies.pictures import figure, styled
 from ...training import Run, closed_form_loss
 from ...ufm import Trace
 from ._charts import LEVEL, Curve, Panel, picture
-from ._files import environment, read_json
 from ._numbers import duration, heading, shown
 from ._parts import Details, Picture, Table, table_of
+from ._stored import environment, read_json
 from ._studies import BADGES, study_section
 from ._svg import inline_svg
 from ._write import render

@@ -9,9 +9,9 @@ from ..._support.theme import BLUE, GREEN, MARKS, RED, look_of
 from ...studies.pictures import metric_name
 from ...training import Plan, Run, closed_form_loss
 from ._charts import LEVEL, Curve, Panel, picture
-from ._files import environment, optional_json
 from ._numbers import heading, shown
 from ._parts import Badge, Details, Section, Table, table_of
+from ._stored import environment, optional_json
 
 __all__ = ["run_section"]
 

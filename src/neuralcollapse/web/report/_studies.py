@@ -7,9 +7,9 @@ from typing import Any
 
 from ..._support.notation import typeset_fields
 from ...studies import Variation, tables_of_parts
-from ._files import environment, optional_json, read_json
 from ._numbers import heading, shown
 from ._parts import Badge, Chart, Details, Picture, Section, Table, table_of
+from ._stored import environment, optional_json, read_json
 from ._svg import inline_svg, read_svg
 
 __all__ = ["BADGES", "common_and_own", "study_section"]

@@ -1,7 +1,6 @@
 """Cells on a Ray cluster: the one that RAY_ADDRESS names, else one started here."""
 
 import io
-import logging
 import os
 import tarfile
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...._support.files import write_bytes
+from ...._support.machine import running_ray
 from ..._cells import Cell
 from ..store import FINISHED, Store, run_cell
 from .engine import Engine, Event, Failure, Running, engines, one_line
@@ -32,19 +32,7 @@ class Ray(Engine):
         return self.workers or os.cpu_count() or 1
 
     def run(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Event]:
-        try:
-            import ray
-        except ImportError:
-            raise ValueError("--engine ray needs Ray: pip install 'neuralcollapse[ray]'") from None
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what Ray will do anyway, without its warning
-        started = not ray.is_initialized()
-        if started:
-            there = "RAY_ADDRESS" in os.environ
-            if there and self.workers is not None:
-                raise ValueError("--workers is for a Ray that is started here; the cluster of RAY_ADDRESS has its own")
-            count = None if there else self.workers or os.cpu_count() or 1
-            ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        try:
+        with running_ray("--engine ray", self.workers) as ray:
             task = ray.remote(_run_there)
             if ray.cluster_resources().get("GPU"):
                 task = task.options(num_gpus=1)
@@ -66,9 +54,6 @@ class Ray(Engine):
                         yield Failure(cell, one_line(getattr(error, "cause", None) or error))
                     else:
                         yield cell
-        finally:
-            if started:
-                ray.shutdown()
 
 
 def _run_there(cell: Cell, root: str | None) -> bytes:

@@ -202,8 +202,8 @@ def test_the_second_look_goes_on_too(tmp_path, monkeypatch):
     from neuralcollapse.metrics.files import measure as _measure_files
 
     looked = []
-    plain = _measure_files._look_again
-    monkeypatch.setattr(_measure_files, "_look_again", lambda *a: (looked.append(a[0].name), plain(*a))[1])
+    plain = _measure_files._second_pass_of
+    monkeypatch.setattr(_measure_files, "_second_pass_of", lambda *a: (looked.append(a[0].name), plain(*a))[1])
     first = nc.measure_files(shards, W, b, workers=1, out=tmp_path / "work")
     again = nc.measure_files(shards, W, b, workers=1, out=tmp_path / "work")
     assert len(looked) == 3

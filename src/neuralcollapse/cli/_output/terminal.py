@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import TextColumn
 from rich.text import Text
 
-from .._support.theme import look_of
+from ..._support.theme import look_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,7 @@ __all__ = [
     "loss_text",
     "print_table",
     "say_next",
-    "styled",
+    "styled_text",
     "terminal",
     "text_column",
     "write_tabs",
@@ -38,7 +38,7 @@ def terminal(*, stderr: bool = False, quiet: bool = False, soft_wrap: bool = Fal
     return Console(stderr=stderr, quiet=quiet, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)
 
 
-def styled(*parts: str | tuple[str, str]) -> Text:
+def styled_text(*parts: str | tuple[str, str]) -> Text:
     """Text from plain parts and (text, style) pairs: what markup would say, without reading it out of the text."""
     return Text.assemble(*parts)
 

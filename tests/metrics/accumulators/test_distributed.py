@@ -73,7 +73,7 @@ def test_a_rank_without_data_and_a_class_on_one_rank_only(world, runs):
 def test_states_go_to_the_device_of_a_group_without_cpu(monkeypatch):
     from torch import distributed
 
-    from neuralcollapse.metrics.accumulators import processes
+    from neuralcollapse.metrics import processes
 
     monkeypatch.setattr(distributed, "get_backend_config", lambda group=None: "cpu:gloo,cuda:nccl")
     assert processes._device_of(None).type == "cpu"

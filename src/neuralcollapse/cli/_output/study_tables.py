@@ -6,14 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._support.notation import typeset
-from ._progress import MARKS
-from ._terminal import at_a_word, styled
+from ..._support.notation import typeset
+from .progress import MARKS
+from .terminal import at_a_word, styled_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..studies import Claim, Planned, Profile, Study
+    from ...studies import Claim, Planned, Profile, Study
 
 __all__ = ["figures_of", "print_list", "print_study", "study_facts", "verdicts_in"]
 
@@ -105,7 +105,7 @@ def print_study(console: "Console", study: "Study", profile: "Profile", planned:
     def say_symbols(text: str, indent: int = 0) -> None:
         say(typeset(text), indent)
 
-    console.print(styled((study.id, "bold"), f"  ({study.paper} paper, {figures_of(study)})"))
+    console.print(styled_text((study.id, "bold"), f"  ({study.paper} paper, {figures_of(study)})"))
     say_symbols(study.question)
     console.print()
     say(f"What is claimed ({study.costs[profile]} at profile {profile}):")

@@ -5,17 +5,26 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.progress import BarColumn, Progress, ProgressColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
-from .._support.notation import typeset
-from ._terminal import say_next, styled, terminal, text_column
+from ..._support.notation import typeset
+from .terminal import say_next, styled_text, terminal, text_column
 
 if TYPE_CHECKING:
-    from ..studies import Outcome, Status
-    from ..training import Plan, Run
-    from ..training import Progress as Step
+    from ...studies import Outcome, Status
+    from ...training import Plan, Run
+    from ...training import Progress as Step
 
-__all__ = ["Bar", "StudiesBar", "TrainingBar", "clock"]
+__all__ = ["Bar", "CountBar", "DownloadBar", "StudiesBar", "TrainingBar", "clock"]
 
 Shown = TypeVar("Shown", bound="Bar")
 
@@ -54,6 +63,42 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+class CountBar(Bar):
+    """So many of so many, and what there is to say; called with both. Plain lines come at most once a second."""
+
+    def __init__(self, unit: str, total: int):
+        columns = (text_column(unit), text_column("{task.fields[count]}"), BarColumn())
+        super().__init__(*columns, text_column("{task.fields[text]}"), TimeElapsedColumn(), count="", text="")
+        self.bar.live.transient = True
+        self._unit, self._total = unit, total
+        self._next_line = 0.0
+
+    def __call__(self, done: int, text: str) -> None:
+        """How many are done."""
+        self.bar.update(self.task, completed=done / self._total, count=f"{done}/{self._total}", text=text)
+        if self.bar.disable and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + 1
+            self.console.print(f"{self._unit} {done} of {self._total}: {text}", soft_wrap=True)
+
+
+class DownloadBar(Bar):
+    """One line a file: how much of it is there, how fast, and the time left."""
+
+    def __init__(self) -> None:
+        columns = (text_column("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        super().__init__(*columns, TimeRemainingColumn())
+        self.bar.remove_task(self.task)
+        self._files: dict[str, TaskID] = {}
+
+    def __call__(self, file: str, done: int, total: int) -> None:
+        """How much of a file is there."""
+        if file not in self._files:
+            self._files[file] = self.bar.add_task(file, total=total)
+            if self.bar.disable:
+                self.console.print(f"fetching {file} ({total:,} bytes)")
+        self.bar.update(self._files[file], completed=done)
+
+
 LINE_SECONDS = 30.0
 MARKS = {"holds": "green", "contradicted": "red", "underpowered": "yellow"}
 
@@ -86,11 +131,11 @@ class StudiesBar(Bar):
         """Called with each study's verdict."""
         console = terminal(soft_wrap=True)
         verdict = (outcome.verdict, MARKS[outcome.verdict])
-        console.print(styled((outcome.study.name, "bold"), f" ({outcome.profile}): ", verdict))
+        console.print(styled_text((outcome.study.name, "bold"), f" ({outcome.profile}): ", verdict))
         for part in outcome.parts:
             ours = " (ours)" if part.kind == "ours" else ""
             said = typeset(f"{ours}: {part.says} {part.why}".rstrip())
-            console.print(styled("  ", (part.verdict, MARKS[part.verdict]), said))
+            console.print(styled_text("  ", (part.verdict, MARKS[part.verdict]), said))
         for name, error in outcome.failures.items():
             console.print(f"  failed: {name}: {error}")
         console.print(f"  picture: {outcome.folder / 'figure.svg'}")

@@ -1,7 +1,6 @@
 """Gloo runs of ``measure_model`` on models that lie on two processes: ``python sharded_worker.py DIRECTORY``."""
 
 import json
-import multiprocessing
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import neuralcollapse as nc
+from ranks import fork_ranks
 
 K, D, N = 5, 6, 64
 METRICS = ["nc1", "cdnv", "nc2", "nc3", "nc4_mismatch", "nc4_bias"]
@@ -45,9 +45,9 @@ def data():
     return torch.randn(N, 4, generator=torch.Generator().manual_seed(8)), torch.arange(N) % K
 
 
-def run(rank, folder):
+def run(rank, world, folder):
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     dataset, result = TensorDataset(*data()), {}
     loader = DataLoader(dataset, 8, sampler=DistributedSampler(dataset, shuffle=True, seed=1))
 
@@ -74,11 +74,4 @@ def run(rank, folder):
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=run, args=(rank, place)) for rank in range(2)]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join()
-    sys.exit(max(process.exitcode or 0 for process in ranks))
+    fork_ranks(run, 2, Path(sys.argv[1]))

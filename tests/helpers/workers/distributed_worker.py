@@ -1,10 +1,6 @@
-"""Gloo runs of several ranks: ``python distributed_worker.py DIRECTORY WORLD...``.
-
-The ranks are forked from one process that has imported everything, so that a run takes a second.
-"""
+"""Gloo runs of several ranks: ``python distributed_worker.py DIRECTORY WORLD...``."""
 
 import json
-import multiprocessing
 import sys
 from pathlib import Path
 
@@ -13,6 +9,7 @@ from torch import distributed
 
 import neuralcollapse as nc
 from neuralcollapse.metrics import NeuralCollapse
+from ranks import fork_ranks
 
 K, D, N = 7, 11, 400
 
@@ -115,21 +112,7 @@ def run_uneven(rank, world, folder):
     distributed.destroy_process_group()
 
 
-def main():
-    torch.set_num_threads(1)
-    context = multiprocessing.get_context("fork")
-    for name in sys.argv[2:]:
-        folder = Path(sys.argv[1]) / name
-        folder.mkdir()
-        world, work = int(name.removeprefix("uneven")), run_uneven if name.startswith("uneven") else run
-        ranks = [context.Process(target=work, args=(rank, world, folder)) for rank in range(world)]
-        for process in ranks:
-            process.start()
-        for process in ranks:
-            process.join(60)
-        if any(process.exitcode != 0 for process in ranks):
-            sys.exit(f"a rank of {world} failed or hung")
-
-
 if __name__ == "__main__":
-    main()
+    for name in sys.argv[2:]:
+        world, work = int(name.removeprefix("uneven")), run_uneven if name.startswith("uneven") else run
+        fork_ranks(work, world, Path(sys.argv[1]) / name)

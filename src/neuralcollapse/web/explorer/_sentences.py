@@ -84,12 +84,12 @@ def dimension_sentence(problem: Problem) -> str:
 def command(verb: str, problem: Problem, **more: object) -> str:
     """The same on the command line."""
     fields, given = MODEL_FIELDS[problem.kind], problem.parameters()
-    options: dict[str, object] = {} if "loss" in given else {"loss": "sc"}
-    options |= {field.flag.replace("_", "-"): given.get(field.name) for field in fields}
-    options |= more
+    options: dict[str, object] = {} if "loss" in given else {"--loss": "sc"}
+    options |= {field.option: given.get(field.name) for field in fields}
+    options |= {f"--{name}": value for name, value in more.items()}
     words = ["neuralcollapse", verb]
     for name, value in options.items():
         if value is not None:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            words += [f"--{name}", f"{value:.12g}" if isinstance(value, float) else text]
+            words += [name, f"{value:.12g}" if isinstance(value, float) else text]
     return shlex.join(words)

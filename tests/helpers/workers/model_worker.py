@@ -1,7 +1,6 @@
-"""Gloo runs of ``measure_model``: ``python model_worker.py DIRECTORY WORLD...``; ranks are forked after the imports."""
+"""Gloo runs of ``measure_model``: ``python model_worker.py DIRECTORY WORLD...``."""
 
 import json
-import multiprocessing
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Tenso
 
 import neuralcollapse as nc
 from neuralcollapse.metrics import measure_layers
+from ranks import fork_ranks
 
 K, D, N = 5, 6, 103
 METRICS = ["nc1", "nc1_quotient", "cdnv", "nc2", "nc3", "nc4_mismatch", "nc4_bias", "cosine_margin", "equinorm_means"]
@@ -80,20 +80,6 @@ def run(rank, world, folder):
     distributed.destroy_process_group()
 
 
-def main():
-    torch.set_num_threads(1)
-    context = multiprocessing.get_context("fork")
-    for world in map(int, sys.argv[2:]):
-        folder = Path(sys.argv[1]) / str(world)
-        folder.mkdir()
-        ranks = [context.Process(target=run, args=(rank, world, folder)) for rank in range(world)]
-        for process in ranks:
-            process.start()
-        for process in ranks:
-            process.join(120)
-        if any(process.exitcode != 0 for process in ranks):
-            sys.exit(f"a rank of {world} failed or hung")
-
-
 if __name__ == "__main__":
-    main()
+    for count in map(int, sys.argv[2:]):
+        fork_ranks(run, count, Path(sys.argv[1]) / str(count))

@@ -1,10 +1,15 @@
-"""Checkpoints: one safetensors file and one JSON file each, both checked by digests; nothing is pickled.
+"""Checkpoints, and what stops a run that began well: it can be resumed from the last of them.
+
+A checkpoint is one safetensors file and one JSON file, both checked by digests; nothing is pickled.
 
 The JSON file is written last: a checkpoint without it does not exist. A damaged one is skipped with a line about it.
 """
 
+import errno
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +23,15 @@ from .._support.files import digest, write_bytes, write_text
 
 __all__ = [
     "Checkpoint",
+    "TrainingStopped",
     "latest",
     "pack",
     "read_checkpoint",
     "tensors_bytes",
     "unpack",
     "write_checkpoint",
-    "write_tensors",
+    "write_state",
+    "writing",
 ]
 
 
@@ -68,7 +75,7 @@ def unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
     return items if kind == "list" else tuple(items)
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
+def write_state(path: Path, tensors: dict[str, Tensor]) -> str:
     """Write a safetensors file, atomically, and return its digest."""
     content = tensors_bytes(tensors)
     write_bytes(path, content)
@@ -85,7 +92,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     tensors: dict[str, Tensor] = {}
     state = pack(checkpoint.state, tensors)
     path = folder / f"{checkpoint.epoch:06d}-{checkpoint.step:08d}.safetensors"
-    checksum = write_tensors(path, tensors)
+    checksum = write_state(path, tensors)
     body = json.dumps({"epoch": checkpoint.epoch, "step": checkpoint.step, "tensors": checksum, "state": state})
     text = json.dumps({"digest": digest(body.encode()), "body": body})
     write_text(path.with_suffix(".json"), text)
@@ -135,3 +142,21 @@ def like(tensor: Tensor, model: Tensor) -> Tensor:
 
 def _all(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9]*-[0-9]*.json"), reverse=True)
+
+
+class TrainingStopped(RuntimeError):  # noqa: N818 (it says what happened)
+    """The run cannot go on; the message is one line and says in what state it was left."""
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn a full disk, or a limit on files, into a message that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise TrainingStopped(
+            f"{error.filename or folder}: {os.strerror(error.errno)}; the last checkpoint is whole: make room and "
+            "resume the run"
+        ) from error

@@ -1,0 +1,1 @@
+"""What commands show: text and tables on the terminal, progress, and what a study says."""
