@@ -235,5 +235,6 @@ def test_a_part_of_a_large_problem_lets_its_arrays_go_before_the_next(monkeypatc
     stated = type(problem.loss).linearize
     monkeypatch.setattr(type(problem.loss), "linearize", linearize)
     state = problem.objective().state(problem.random_point(0).flatten())
-    assert math.isfinite(state.gradient_norm) and len(alive) > 8
+    assert math.isfinite(state.gradient_norm)
+    assert len(alive) > 8
     assert not any(one() for one in alive)
