@@ -2,6 +2,7 @@
 
 import gc
 import math
+import weakref
 
 import pytest
 import torch
@@ -216,3 +217,24 @@ def test_a_workspace_gives_no_memory_twice():
     first, second = workspace.empty([2, 12], torch.float32)
     assert first.data_ptr() + 48 == second.data_ptr()
     assert len(workspace._blocks) == 6
+
+
+def test_a_part_of_a_large_problem_lets_its_arrays_go_before_the_next(monkeypatch):
+    """Of the arrays of the parts' size only one part's are held at a time, and of none in the end."""
+    for name, size in (("WHOLE", 0), ("PART_ENTRIES", 8), ("PART_ROWS", 2)):
+        monkeypatch.setattr(logits, name, size)
+    problem = RegularizedUFM("ce", 3, 4, 5, 0.1, 0.1)
+    alive: list[weakref.ref] = []
+
+    def linearize(loss, array, labels):
+        assert not any(one() for one in alive)
+        made = stated(loss, array, labels)
+        alive.append(weakref.ref(made))
+        return made
+
+    stated = type(problem.loss).linearize
+    monkeypatch.setattr(type(problem.loss), "linearize", linearize)
+    state = problem.objective().state(problem.random_point(0).flatten())
+    assert math.isfinite(state.gradient_norm)
+    assert len(alive) > 8
+    assert not any(one() for one in alive)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from .checks import describe, integer, positive_scale
 
-__all__ = ["MODEL_FIELDS", "ModelField", "declare_model", "fields_of", "models_by_fields"]
+__all__ = ["MODEL_FIELDS", "MODEL_WORDS", "ModelField", "declare_model", "fields_of", "models_by_fields"]
 
 LARGEST = 10_000_000
 """The most classes and dimensions that a model takes; more are a slip of the pen."""
@@ -35,6 +35,7 @@ class ModelField:
         page: The range that the page answers.
         label: What the page's form calls it; without one the form does not ask for it.
         slider: The ends of the form's slider, logarithmic where they are powers of ten apart.
+        start: What the form begins with; without one the default, or the slider's lower end.
         quiet: Whether files leave it out at its default.
 
     """
@@ -51,6 +52,7 @@ class ModelField:
     page: tuple[float, float] = (0.0, 1e6)
     label: str = ""
     slider: tuple[float, float] = (1e-5, 1.0)
+    start: float | None = None
     quiet: bool = False
 
     @property
@@ -93,7 +95,14 @@ class ModelField:
 LOSS = ModelField("loss", "loss", "Loss: ce, focal:gamma=3, ls:alpha=0.1, mse:alpha=1,target=1, or sc.")
 SIZES = (
     ModelField(
-        "num_classes", "integer", "Number of classes K.", minimum=2, short="classes", label="classes K", slider=(2, 20)
+        "num_classes",
+        "integer",
+        "Number of classes K.",
+        minimum=2,
+        short="classes",
+        label="classes K",
+        slider=(2, 20),
+        start=4,
     ),
     ModelField(
         "per_class",
@@ -101,8 +110,9 @@ SIZES = (
         "Samples a class n (default 1), or one number a class: 50,50,5,5 (or 50 50 5 5).",
         label="samples a class n",
         slider=(1, 50),
+        start=10,
     ),
-    ModelField("dim", "integer", "Feature dimension d.", label="dimensions d", slider=(1, 40)),
+    ModelField("dim", "integer", "Feature dimension d.", label="dimensions d", slider=(1, 40), start=8),
 )
 TEMPERATURE = ModelField(
     "temperature",
@@ -112,15 +122,18 @@ TEMPERATURE = ModelField(
     page=(0.0, 1000.0),
     label="temperature τ",
     slider=(0.1, 10.0),
+    start=2.0,
 )
 
 MODEL_FIELDS: dict[str, tuple[ModelField, ...]] = {}
 """The fields of each model, in the constructor's order."""
+MODEL_WORDS: dict[str, str] = {}
+"""What the page calls each model."""
 
 
-def declare_model(kind: str, *fields: ModelField) -> tuple[ModelField, ...]:
-    """Say what names models of this kind."""
-    MODEL_FIELDS[kind] = fields
+def declare_model(kind: str, *fields: ModelField, words: str = "") -> tuple[ModelField, ...]:
+    """Say what names models of this kind, and what the page calls them (by default ``kind``)."""
+    MODEL_FIELDS[kind], MODEL_WORDS[kind] = fields, words or kind
     return fields
 
 
@@ -136,10 +149,20 @@ def fields_of(kind: str) -> Mapping[str, ModelField]:
 
 DECAYS = (
     ModelField(
-        "weight_decay", "scale", "Weight decay on W (regularized model).", or_zero=True, label="weight decay λW"
+        "weight_decay",
+        "scale",
+        "Weight decay on W (regularized model).",
+        or_zero=True,
+        label="weight decay λW",
+        start=0.005,
     ),
     ModelField(
-        "feature_decay", "scale", "Weight decay on H (regularized model).", or_zero=True, label="feature decay λH"
+        "feature_decay",
+        "scale",
+        "Weight decay on H (regularized model).",
+        or_zero=True,
+        label="feature decay λH",
+        start=0.005,
     ),
     ModelField(
         "bias_decay",
@@ -149,6 +172,7 @@ DECAYS = (
         or_zero=True,
         or_none=True,
         label="bias decay λb",
+        start=0.01,
     ),
 )
 declare_model(
@@ -162,11 +186,13 @@ declare_model(
         "Features: free (default), or nonnegative as after a ReLU (regularized model).",
         "free",
         choices=("free", "nonnegative"),
+        label="features",
         quiet=True,
     ),
+    words="weight decay (regularised)",
 )
-declare_model("normalized", LOSS, *SIZES, TEMPERATURE)
-declare_model("contrastive", *SIZES, replace(TEMPERATURE, page=(0.0, 50.0)))
+declare_model("normalized", LOSS, *SIZES, TEMPERATURE, words="unit norms (normalised)")
+declare_model("contrastive", *SIZES, replace(TEMPERATURE, page=(0.0, 50.0)), words="contrastive, no classifier")
 declare_model(
     "regression",
     ModelField("targets", "array", "Targets Y, N rows of t numbers."),

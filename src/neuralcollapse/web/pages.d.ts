@@ -34,7 +34,9 @@ type ModelField = {
   kind: string;
   label?: string | null;
   optional?: boolean;
-  value?: number | null;
+  zero?: boolean;
+  choices?: string[];
+  value?: number | string | null;
   min?: number;
   max?: number;
   log?: boolean;
@@ -44,6 +46,7 @@ type About = {
   version: string;
   losses: LossAnswer[];
   models: Record<string, ModelField[]>;
+  model_words: Record<string, string>;
   method_summaries: Record<string, string>;
   suffixes: string[];
   places: string[];

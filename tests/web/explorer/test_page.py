@@ -1,11 +1,13 @@
 """The page in a browser: every view opens, nothing is asked of other hosts, and what is shown is what was computed."""
 
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
-from neuralcollapse.ufm import RegularizedUFM
+from neuralcollapse._support.model_fields import MODEL_FIELDS, MODEL_WORDS, ModelField, declare_model
+from neuralcollapse.ufm import NormalizedUFM, RegularizedUFM, problems
 from web_browser import Watched
 
 pytestmark = pytest.mark.unchecked
@@ -209,3 +211,69 @@ def test_a_click_on_a_phase_goes_to_collapse(watched):
     page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 0.4 * box["height"])
     page.wait_for_selector("#panel-collapse:not([hidden])")
     assert "c.weight_decay=" in page.url
+
+
+@pytest.fixture
+def toy():
+    """A model that only its own folder knows, with fields of every kind that no other has; taken away afterwards."""
+    declare_model(
+        "toy",
+        *MODEL_FIELDS["normalized"],
+        ModelField("stretch", "scale", "Stretch.", label="stretch s", page=(0.0, 9.0), slider=(0.5, 5), start=1.5),
+        ModelField("sense", "choice", "Sense.", "left", choices=("left", "right"), label="sense"),
+        ModelField("shear", "scale", "Shear.", None, or_none=True, label="shear", slider=(0.25, 5)),
+        words="a toy",
+    )
+
+    class ToyUFM(NormalizedUFM):
+        kind = "toy"
+
+        def __init__(self, loss, num_classes, per_class, dim, temperature=1.0, stretch=1.0, sense="left", shear=None):
+            super().__init__(loss, num_classes, per_class, dim, temperature)
+            self.stretch, self.sense, self.shear = stretch, sense, shear
+
+        def optimum(self):
+            found = super().optimum()
+            shift = self.stretch + (4.0 if self.sense == "right" else 0.0) + (self.shear or 0.0)
+            return replace(found, value=found.value + shift)
+
+    problems.add("toy")(ToyUFM)
+    yield ToyUFM
+    del MODEL_FIELDS["toy"], MODEL_WORDS["toy"]
+    problems._entries.pop("toy")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_model_that_is_added_shows_up_with_its_own_fields(watched):
+    page = watched.open("tab=optimum")
+    shown = page.locator("#optimum-value")
+    shown.wait_for()
+    assert not page.get_by_role("spinbutton", name="stretch s").is_visible()
+    page.get_by_label("Constraint").select_option(label="a toy")
+    least = NormalizedUFM("ce", 4, 10, 8, 2.0).optimum().value
+
+    def reads(value):
+        page.wait_for_function(
+            "value => Math.abs(Number(document.querySelector('#optimum-value')?.textContent) - value) < 1e-6", arg=value
+        )
+
+    reads(least + 1.5)
+    assert page.get_by_role("slider", name="stretch s").get_attribute("max") == "5"
+    page.get_by_role("spinbutton", name="stretch s").fill("2")
+    reads(least + 2)
+    page.get_by_label("sense").select_option("right")
+    reads(least + 6)
+    page.locator("select", has=page.locator("option", has_text="not given")).select_option(label="given")
+    reads(least + 6.25)
+    page.reload()
+    reads(least + 6.25)
+
+
+def test_features_may_be_non_negative(watched):
+    page = watched.open("tab=optimum&classes=3&per_class=5&dim=6&features=nonnegative")
+    page.locator("#optimum-value").wait_for()
+    value = RegularizedUFM("ce", 3, 5, 6, 0.005, 0.005, features="nonnegative").optimum().value
+    assert float(page.locator("#optimum-value").inner_text()) == pytest.approx(value, rel=1e-9)
+    assert value > RegularizedUFM("ce", 3, 5, 6, 0.005, 0.005).optimum().value * 1.01
+    page.get_by_label("features", exact=True).select_option("free")
+    page.wait_for_function("() => !location.hash.includes('features')")

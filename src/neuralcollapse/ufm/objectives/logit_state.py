@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...losses import Linearization
 from .base import State
 
 if TYPE_CHECKING:
@@ -22,8 +23,18 @@ class PartLoss:
         self.part = part
         self._keep = objective.whole
         self._factor = objective.temperature * part.share
-        self._inner = objective.loss.linearize(logits, part.labels)
+        self._linearization: Linearization | None = objective.loss.linearize(logits, part.labels)
         self._slope: Tensor | None = None
+
+    @property
+    def _inner(self) -> Linearization:
+        if self._linearization is None:
+            raise RuntimeError("the loss of this part was left behind")
+        return self._linearization
+
+    def release(self) -> None:
+        """Nothing more is asked of this part: its arrays are free for the next."""
+        self._linearization = self._slope = None
 
     @property
     def value(self) -> float:

@@ -33,8 +33,8 @@ __all__ = ["Along", "LogitObjective", "Segment"]
 
 WHOLE = 1 << 19
 """Up to this many entries in features or logits (4 MB) a problem is one part."""
-PART_ENTRIES, PART_ROWS = 1 << 17, 512
-"""The entries of a part of a larger problem (1 MB), and the rows that it has at least."""
+PART_ENTRIES, PART_ROWS = 1 << 16, 512
+"""The entries of a part of a larger problem (half a MB), and the rows that it has at least."""
 NO_MULTIPLIERS = torch.empty(0, 1, dtype=torch.float64)
 
 
@@ -172,8 +172,12 @@ class LogitObjective(Objective):
         return products
 
     def losses(self, logits: Float[Tensor, "N K"], dtype: torch.dtype = torch.float64) -> Iterator[PartLoss]:
-        """The loss of each part in turn."""
-        return (PartLoss(self, part, part.of(logits).to(dtype)) for part in self.parts)
+        """The loss of each part in turn; of several, each lets its arrays go before the next one makes its own."""
+        for part in self.parts:
+            loss = PartLoss(self, part, part.of(logits).to(dtype))
+            yield loss
+            if not self.whole:
+                loss.release()
 
     def state(self, x: Float[Tensor, " D"]) -> LogitState:
         """The objective at ``x``."""

@@ -5,10 +5,10 @@ from dataclasses import fields
 from typing import Any
 
 from ... import __version__, losses
-from ..._support.model_fields import ModelField, models_by_fields
+from ..._support.model_fields import MODEL_WORDS, ModelField, models_by_fields
 from ..._support.notation import typeset
 from ...losses import LogitLoss
-from ...ufm import ContrastiveUFM, NormalizedUFM, Problem, RegularizedUFM, methods
+from ...ufm import Problem, methods, problems
 from ...ufm.solvers import methods_registry
 from . import _optimum, _solve
 from ._network import LARGEST_UPLOAD, SUFFIXES
@@ -26,18 +26,15 @@ RANGES: dict[str, dict[str, Any]] = {
 
 def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
     """For the page's controls; ``places`` are the names of runs and files given at the start."""
-    examples: dict[str, Problem] = {
-        "regularized": RegularizedUFM("ce", 2, 2, 2, 0.1, 0.1),
-        "normalized": NormalizedUFM("ce", 2, 2, 2),
-        "contrastive": ContrastiveUFM(2, 2, 2),
-    }
+    models = models_by_fields()
     return {
         "version": __version__,
         "results": results,
         "places": list(places),
         "losses": [_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
-        "models": {kind: [_field(field) for field in declared] for kind, declared in models_by_fields().items()},
-        "methods": {kind: methods(problem) for kind, problem in examples.items()},
+        "models": {kind: [_field(field) for field in declared] for kind, declared in models.items()},
+        "model_words": {kind: MODEL_WORDS[kind] for kind in models},
+        "methods": {kind: methods(_example(kind, declared)) for kind, declared in models.items()},
         "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},
         "limits": {
             "optimum": _optimum.LIMITS.to_dict(),
@@ -58,18 +55,33 @@ def _loss(name: str) -> dict[str, Any]:
     return {"name": name, "summary": typeset(loss.summary), "parameters": parameters}
 
 
+def _example(kind: str, declared: Sequence[ModelField]) -> Problem:
+    """A small model of this kind: which methods work on it does not depend on its numbers."""
+    small = {field.name: _begin(field) for field in declared if field.required and field.kind != "loss"}
+    asks_for_a_loss = any(field.kind == "loss" for field in declared)
+    return problems[kind](**({"loss": "ce"} if asks_for_a_loss else {}), **small)
+
+
+def _begin(field: ModelField) -> Any:
+    """What the form begins with."""
+    if field.start is not None:
+        return field.start
+    return field.slider[0] if field.required or field.default is None else field.default
+
+
 def _field(field: ModelField) -> dict[str, Any]:
     """A model's field as the form asks for it."""
     low, high = field.slider
     slider: dict[str, Any] = {"min": low, "max": high}
     if field.kind == "scale":
         slider |= {"log": True} if high >= 1000 * low else {"step": low}
-    default = None if field.required else field.default
     return {
         "name": field.flag,
         "kind": field.kind,
         "label": field.label,
-        "value": default,
+        "value": None if field.kind == "loss" else _begin(field),
         "optional": field.or_none,
-        **slider,
+        "zero": field.or_zero,
+        "choices": list(field.choices),
+        **({} if field.kind in ("loss", "choice") else slider),
     }

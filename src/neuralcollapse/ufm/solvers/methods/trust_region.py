@@ -144,7 +144,8 @@ def truncated_conjugate_gradient(
         direction_square = new_size + ratio**2 * direction_square
         size = new_size
     del residual, scaled
-    whole = torch.mul(step, scale, out=objective.empty())
+    # Not torch.mul(step, scale, out=...), which would multiply in single precision, in memory of its own.
+    whole = objective.empty().copy_(step).mul_(scale)
     if precision == torch.float32:
         objective.project_(state.x, whole)
     return ModelStep(whole, promised * scale**2, dot(exact, whole), on_border)

@@ -120,24 +120,38 @@ export function lossName(prefix, losses) {
     : name;
 }
 
-/** @param {string} prefix */
-export function bias(prefix) {
-  const name = `${prefix}bias`;
+/** Where the state keeps whether an optional field is given: "bias" for "bias_decay", so that links stay short.
+ * @param {string} name */
+const kindOf = (name) => (name.endsWith("_decay") ? name.slice(0, -"_decay".length) : `${name}.given`);
+
+/** A number that may be left out: a choice whether, and the number. @param {string} prefix @param {ModelField} field */
+export function optional(prefix, field) {
+  const what = kindOf(field.name);
+  const decay = field.name.endsWith("_decay");
+  const options = [
+    ["none", decay ? `no ${what}` : "not given"],
+    ...(field.zero ? [["free", decay ? `free ${what}` : "zero"]] : []),
+    ["decayed", decay ? `${what} with decay` : "given"],
+  ];
+  const label = decay ? what[0].toUpperCase() + what.slice(1) : (field.label ?? field.name);
+  state.setDefault(prefix + what, "none");
+  state.setDefault(prefix + field.name, field.value ?? field.min);
   return [
-    select(name, "Bias", [
-      ["none", "no bias"],
-      ["free", "free bias"],
-      ["decayed", "bias with decay"],
-    ]),
+    select(prefix + what, label, options),
     only(
-      () => state.get(name) === "decayed",
-      number(`${prefix}bias_decay`, "bias decay λb", { min: 1e-5, max: 1, log: true }),
+      () => state.get(prefix + what) === "decayed",
+      number(prefix + field.name, field.label ?? field.name, rangeOf(field)),
     ),
   ];
 }
 
-/** @param {string} prefix */
-export function biasDecay(prefix) {
-  const kind = state.get(`${prefix}bias`);
-  return kind === "free" ? "0" : kind === "decayed" ? state.get(`${prefix}bias_decay`) : null;
+/** What an optional field says: null where it is left out. @param {string} prefix @param {string} name */
+export function optionalValue(prefix, name) {
+  const kind = state.get(prefix + kindOf(name));
+  return kind === "free" ? "0" : kind === "decayed" ? state.get(prefix + name) : null;
+}
+
+/** The slider of a declared field. @param {ModelField} field */
+export function rangeOf({ min, max, log, step }) {
+  return log ? { min, max, log } : step ? { min, max, step } : { min, max };
 }

@@ -3,19 +3,11 @@
 
 import { BASE } from "../collapse/scenes.js";
 
-/** @type {Record<string, string>} */
+/** Those of a model's fields come with its declaration (views/model.js). @type {Record<string, string>} */
 const defaults = {
   tab: "collapse",
   model: "regularized",
   loss: "cross-entropy",
-  classes: "4",
-  per_class: "10",
-  dim: "8",
-  weight_decay: "0.005",
-  feature_decay: "0.005",
-  bias: "none",
-  bias_decay: "0.01",
-  temperature: "2",
   curve: "",
   gram: "weight",
   method: "lbfgs",
@@ -27,8 +19,6 @@ const defaults = {
   "l.reach": "3",
   "l.per_class": "100",
   "l.dim": "10",
-  "l.bias": "none",
-  "l.bias_decay": "0.01",
   study: "",
   "c.scene": "",
   ...Object.fromEntries(Object.keys(BASE).map((name) => [`c.${name}`, ""])),

@@ -21,6 +21,7 @@ export function buildLandscape(about) {
   losses = about.losses;
   for (const side of ["a.", "b."]) controls.lossDefaults(side, losses);
   const { number } = controls;
+  const optional = about.models.regularized.filter((field) => field.optional);
   return el(
     "div",
     {},
@@ -39,7 +40,7 @@ export function buildLandscape(about) {
       el("legend", {}, "Phase diagram"),
       number("l.per_class", "samples a class n", { min: 1, max: 1000, log: true }),
       number("l.dim", "dimensions d", { min: 1, max: 100 }),
-      controls.bias("l."),
+      ...optional.flatMap((field) => controls.optional("l.", field)),
     ),
   );
 }
@@ -317,7 +318,7 @@ async function updatePhases(side) {
     classes: state.get("l.classes"),
     per_class: state.get("l.per_class"),
     dim: state.get("l.dim"),
-    bias_decay: controls.biasDecay("l."),
+    bias_decay: controls.optionalValue("l.", "bias_decay"),
   };
   heading(`phases-${side}`, `${controls.lossName(`${side}.`, losses)}: phases`);
   /** @type {PhasesAnswer | null} */

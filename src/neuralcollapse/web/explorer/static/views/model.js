@@ -10,13 +10,12 @@ let losses = [];
 /** @type {Record<string, ModelField[]>} */
 let models = {};
 
-/** The form follows the models' own declaration of their fields; only a loss and a bias have controls of their own.
+/** The form follows the models' own declaration of their fields; only a loss has controls of its own.
  * @param {About} about */
 export function buildModel(about) {
   losses = about.losses;
   models = about.models;
   controls.lossDefaults("", losses);
-  const { number, only } = controls;
   /** @type {Map<string, {field: ModelField, kinds: string[]}>} */
   const rows = new Map();
   for (const [kind, fields] of Object.entries(models)) {
@@ -25,24 +24,6 @@ export function buildModel(about) {
       rows.set(field.name, { ...row, kinds: [...row.kinds, kind] });
     }
   }
-  const control = (/** @type {{field: ModelField, kinds: string[]}} */ { field, kinds }) => {
-    const row =
-      field.kind === "loss"
-        ? el("div", {}, controls.loss("", losses))
-        : field.optional
-          ? el("div", {}, controls.bias(""))
-          : plain(field);
-    return kinds.length === Object.keys(models).length ? row : only(() => kinds.includes(state.get("model")), row);
-  };
-  const plain = (/** @type {ModelField} */ field) => {
-    if (state.get(field.name) === undefined) state.setDefault(field.name, field.value ?? field.min);
-    const { min, max, log, step } = field;
-    return number(
-      field.name,
-      field.label ?? field.name,
-      log ? { min, max, log } : step ? { min, max, step } : { min, max },
-    );
-  };
   return el(
     "fieldset",
     { id: "model" },
@@ -50,18 +31,31 @@ export function buildModel(about) {
     controls.select(
       "model",
       "Constraint",
-      Object.keys(models).map((kind) => [kind, NAMES[kind] || kind]),
+      Object.keys(models).map((kind) => [kind, about.model_words[kind] ?? kind]),
     ),
-    ...[...rows.values()].map(control),
+    ...[...rows.values()].map(({ field, kinds }) => {
+      const row = control(field);
+      return kinds.length === Object.keys(models).length
+        ? row
+        : controls.only(() => kinds.includes(state.get("model")), row);
+    }),
   );
 }
 
-/** @type {Record<string, string>} */
-const NAMES = {
-  regularized: "weight decay (regularised)",
-  normalized: "unit norms (normalised)",
-  contrastive: "contrastive, no classifier",
-};
+/** @param {ModelField} field */
+function control(field) {
+  if (field.kind === "loss") return el("div", {}, controls.loss("", losses));
+  if (field.optional) return el("div", {}, controls.optional("", field));
+  state.setDefault(field.name, field.value ?? field.min);
+  const label = field.label ?? field.name;
+  if (field.kind === "choice")
+    return controls.select(
+      field.name,
+      label,
+      (field.choices ?? []).map((word) => [word, word]),
+    );
+  return controls.number(field.name, label, controls.rangeOf(field));
+}
 
 export function modelFields() {
   const kind = state.get("model");
@@ -69,7 +63,8 @@ export function modelFields() {
   const fields = { model: kind };
   for (const field of models[kind]) {
     if (field.kind === "loss") fields.loss = controls.lossSpec("", losses);
-    else if (field.label) fields[field.name] = field.optional ? controls.biasDecay("") : state.get(field.name);
+    else if (field.optional) fields[field.name] = controls.optionalValue("", field.name);
+    else if (field.label) fields[field.name] = state.get(field.name);
   }
   return fields;
 }
