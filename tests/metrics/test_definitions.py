@@ -89,7 +89,7 @@ def test_collapse_below_k_minus_1_dimensions_is_measured_against_the_projected_e
         assert "d < K-1" in report.reasons[name]
 
 
-@pytest.mark.parametrize(("K", "n", "d"), [(10, 20, 64), (10, 20, 512), (5, 50, 16)])
+@pytest.mark.parametrize(("K", "n", "d"), [(10, 20, 64), (10, 20, 512), (5, 50, 16), (30, 20, 10)])
 def test_random_features_give_the_stated_values(K, n, d):
     """THEORY A7: the mean over Gaussian features and classifiers."""
     generator = torch.Generator().manual_seed(3)

@@ -11,7 +11,7 @@ import torch
 from neuralcollapse._support import checks
 from neuralcollapse._support.files import atomic_write, write_json, write_text
 from neuralcollapse._support.machine import running_ray, torch_threads
-from neuralcollapse._support.registry import Registry, Spec
+from neuralcollapse._support.registry import Registry, Spec, load_folders
 
 
 def test_atomic_write_replaces_whole_files(tmp_path):
@@ -151,3 +151,13 @@ def test_workers_are_not_for_a_cluster_that_is_there(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(ValueError, match="the cluster of RAY_ADDRESS has its own"), running_ray("engine", 2):
         raise AssertionError("it was started")
+
+
+def test_a_folder_of_entries_is_found_without_being_named(tmp_path, monkeypatch):
+    for folder in ("", "first", "_hidden"):
+        (tmp_path / "grown" / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "grown" / folder / "__init__.py").write_text("")
+        (tmp_path / "grown" / folder / "entry.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    load_folders("grown", [str(tmp_path / "grown")])
+    assert {name for name in sys.modules if name.startswith("grown.")} == {"grown.first", "grown.first.entry"}

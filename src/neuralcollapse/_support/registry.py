@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, overload
 from .checks import describe
 from .renamed import warn_renamed
 
-__all__ = ["Registry", "Spec", "load_entries", "unknown_name"]
+__all__ = ["Registry", "Spec", "load_entries", "load_folders", "unknown_name"]
 
 Entry = TypeVar("Entry")
 Decorated = TypeVar("Decorated")
@@ -230,3 +230,11 @@ def load_entries(package: str, path: list[str]) -> None:
     for module in sorted(pkgutil.iter_modules(path), key=lambda m: m.name):
         if not module.name.startswith("_"):
             importlib.import_module(f"{package}.{module.name}")
+
+
+def load_folders(package: str, path: list[str]) -> None:
+    """:func:`load_entries` of every public folder of ``package`` that has an ``__init__.py``."""
+    for folder in path:
+        for module in pkgutil.iter_modules([folder]):
+            if module.ispkg and not module.name.startswith("_"):
+                load_entries(f"{package}.{module.name}", [os.path.join(folder, module.name)])

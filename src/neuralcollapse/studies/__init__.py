@@ -9,10 +9,8 @@ A study is one file in the folder of its paper; it registers itself in ``studies
 ``codes`` go beyond the four papers: there the statements are those of docs/theory.md and of the works it cites.
 """
 
-import os
-
 from .._support.public import explain_calls
-from .._support.registry import load_entries
+from .._support.registry import load_folders
 from ._cells import Calculation, Cell, Solve, Train, calculations
 from ._evidence import collect_evidence, tables_of_parts
 from ._results import Planned, Result, Results
@@ -39,8 +37,7 @@ from .claims import (
     judge,
 )
 
-for _group in ("geometric", "mse", "losses", "normalized", "imbalance", "codes"):
-    load_entries(f"{__name__}.{_group}", [os.path.join(os.path.dirname(__file__), _group)])
+load_folders(__name__, list(__path__))
 
 __all__ = [
     "PROFILES",

@@ -6,13 +6,18 @@ Adding a metric is adding a file to ``definitions/`` with a function under :func
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ..._support.checks import describe
 from ..._support.registry import Registry, unknown_name
 from ._geometry import Geometry, Need
 from ._pairs import PairSum
 
-__all__ = ["METRICS", "Metric", "define", "select"]
+__all__ = ["METRICS", "Metric", "Property", "define", "select"]
+
+
+Property = Literal["NC1 variability", "NC2 geometry", "NC3 self-duality", "NC4 decisions", "NC5 out of distribution"]
+"""What a metric is about: tables are in this order."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class Metric:
     """
 
     name: str
-    property: str
+    property: Property
     definition: str
     paper: str
     better: str
@@ -48,7 +53,7 @@ METRICS: Registry[Metric] = Registry("metric")
 def define(
     name: str,
     *,
-    property: str,
+    property: Property,
     definition: str,
     paper: str,
     at_random: str,

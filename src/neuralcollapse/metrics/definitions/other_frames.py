@@ -99,6 +99,11 @@ def projected_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"], 
     return math.sqrt(float(difference.square().sum()) + rest / size**2)
 
 
+def gaussian_projected(num_classes: int, per_class: int, dim: int) -> float:
+    """About what independent normal rows give: the nuclear norm of WW' against its norm."""
+    return math.sqrt(2 - 2 * math.sqrt(num_classes / (dim + num_classes)))
+
+
 @define(
     "nc2_projected",
     property="NC2 geometry",
@@ -107,6 +112,7 @@ def projected_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"], 
     highest=math.sqrt(2),
     at_random="about sqrt(2 - 2 sqrt(K/(d+K))) for a normal classifier",
     needs=("weight",),
+    random_value=gaussian_projected,
 )
 def nc2_projected(geometry: Geometry) -> float:
     """Of the classifier, not centred."""
@@ -122,6 +128,7 @@ def nc2_projected(geometry: Geometry) -> float:
     paper=PROJECTED_PAPER,
     highest=math.sqrt(2),
     at_random="about sqrt(2 - 2 sqrt(K/(d+K))) for normal features",
+    random_value=gaussian_projected,
 )
 def nc2_means_projected(geometry: Geometry) -> float:
     """The same for the centred class means."""
@@ -130,14 +137,21 @@ def nc2_means_projected(geometry: Geometry) -> float:
     return projected_distance(means, means, geometry.dim)
 
 
+def gaussian_projected_duality(num_classes: int, per_class: int, dim: int) -> float:
+    """A fit to draws of normal features and classifiers, to some per cent; 1 and sqrt(2) at the ends are exact."""
+    share = dim / num_classes
+    return math.sqrt(1 + (share + share**5) / 2)
+
+
 @define(
     "nc3_projected",
     property="NC3 self-duality",
     definition="min over rank-d projectors Pi with Pi 1 = 0 of | WM'/|WM'|_F - Pi/sqrt(d) |_F, for d < K-1",
     paper=PROJECTED_PAPER,
     highest=2.0,
-    at_random="close to sqrt(2)",
+    at_random="from 1 for d << K to sqrt(2) for d near K",
     needs=("weight",),
+    random_value=gaussian_projected_duality,
 )
 def nc3_projected(geometry: Geometry) -> float:
     """Zero when W and M are the same low-rank frame up to scale."""

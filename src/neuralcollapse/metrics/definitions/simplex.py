@@ -94,13 +94,20 @@ def nc2(geometry: Geometry) -> float:
     return gram_distance(weight, weight)
 
 
+def gaussian_nc2_means(num_classes: int, per_class: int, dim: int) -> float:
+    """The same for centred rows: the spread of the K-1 eigenvalues of a Wishart matrix against their mean."""
+    spread = (num_classes - 2) * (num_classes + 1) / (dim * (num_classes - 1) + 2)
+    return math.sqrt(2 - 2 / math.sqrt(1 + spread))
+
+
 @define(
     "nc2_means",
     property="NC2 geometry",
     definition="| MM'/|MM'|_F - (I - 11'/K)/sqrt(K-1) |_F, M the centred class means",
     paper="geometric (Zhu et al. 2021), on the features' side",
     highest=math.sqrt(2),
-    at_random="below nc2 of a normal classifier, since M is centred",
+    at_random="about sqrt(2 - 2/sqrt(1 + (K-2)(K+1)/(d(K-1)+2))) for normal features",
+    random_value=gaussian_nc2_means,
 )
 def nc2_means(geometry: Geometry) -> float:
     """The same for the centred class means."""

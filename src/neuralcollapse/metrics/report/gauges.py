@@ -53,12 +53,6 @@ def _random_value(name: str, report: "CollapseReport") -> float | None:
         value = METRICS["nc1"].random_value
         found = math.inf if value is None else value(classes, per_class, dim)
         return found if math.isfinite(found) else float((per_class - 1) * classes)
-    if name.startswith("nc2"):
-        if name.endswith("_projected"):
-            return math.sqrt(2 - 2 * math.sqrt(classes / (dim + classes)))
-        name = "nc2"
-    if name == "nc3_projected":
-        return math.sqrt(2)
     value = METRICS[name].random_value
     return None if value is None else value(classes, per_class, dim)
 

@@ -83,6 +83,7 @@ def _code(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
         raise NotImplementedError(
             f"no closed form is known for {loss.spec} on spheres with dim = {dim} < num_classes - 1 = {count - 1}"
         )
+    note = "the lowest value known: found numerically, not proved"
     if dim == 2 and count > 4:
         regime, rows = "polygon", frames.softmax_code(count, 2)
     elif count == 2 * dim:
@@ -90,12 +91,10 @@ def _code(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     else:
         sizes = min(partitions(count, count - dim), key=lambda sizes: simplices_value(sizes, problem.temperature))
         regime, rows = "orthogonal simplices " + "+".join(str(size) for size in sizes), orthogonal_simplices(sizes)
+        note = "the best orthogonal simplices; lower points are known for some sizes and temperatures"
     logits = problem.temperature * rows @ rows.T
     value = float(loss(logits, torch.arange(count)))
     gap = float((logits.diagonal() - (logits.sum(1) - logits.diagonal()) / (count - 1)).mean())
-    note = "the lowest value known: found numerically, not proved"
-    if regime.startswith("orthogonal simplices"):
-        note = "the best orthogonal simplices; lower points are known for some sizes and temperatures"
     return _unit_optimum(problem, value, regime, gap, lambda: rows, proved=False, note=note)
 
 

@@ -25,11 +25,11 @@ POINTS = 200
 """Of the curve of margins."""
 
 METRIC_WORDS = {
-    "NC1": "how much samples vary within their class, against the distance of the classes",
-    "NC2": "how far class means or classifier are from a simplex ETF",
-    "NC3": "how far the classifier is from the class means",
-    "NC4": "how far decisions are from those of the nearest class mean",
-    "NC5": "how far other data are from the span of the classes",
+    "NC1 variability": "how much samples vary within their class, against the distance of the classes",
+    "NC2 geometry": "how far class means or classifier are from a simplex ETF",
+    "NC3 self-duality": "how far the classifier is from the class means",
+    "NC4 decisions": "how far decisions are from those of the nearest class mean",
+    "NC5 out of distribution": "how far other data are from the span of the classes",
 }
 
 Rows = Float[Tensor, "N d"]
@@ -80,7 +80,7 @@ def _metric(name: str, report: CollapseReport) -> dict[str, Any]:
     return {
         "name": name,
         "property": metric.property,
-        "meaning": METRIC_WORDS.get(metric.property.partition(" ")[0], ""),
+        "meaning": METRIC_WORDS[metric.property],
         "value": report.values[name],
         "interval": report.intervals.get(name),
         "at_collapse": metric.at_collapse(report.num_classes),
