@@ -60,8 +60,8 @@ REMARKS = """\
 - `mse/optimizers` was run first with three seeds, which left the order of the margins open, and then with eight, which
   contradicted it: L-BFGS took all images at once there, collapsed as deeply as the others and generalised worst. In the
   paper it takes batches. The run shown does so too, on a quarter of the images at a time, with new seeds and the same
-  limits; a pilot with seed 0 came before its plan. What the paper says of margins therefore holds for its L-BFGS, and not
-  for one on the whole set.
+  limits; a pilot with seed 0 came before its plan. So what the paper says of margins holds for its L-BFGS, and not for
+  one on the whole set.
 - `mse/fixed-etf` was run first with three seeds, which left one difference of test accuracies open; the run shown has
   eight seeds, all new, and the same limits. Its nets learn from 2,000 images of 16 x 16 and are right on a
   third of the test set: what is contradicted there may hold for nets that generalise as well as the paper's, which
