@@ -139,8 +139,8 @@ def bad_calls(tmp_path):
         ("optimum", "--classes", "1", "--dim", "3", "--temperature", "1"): "num_classes must be at least 2",
         ("optimum", "--classes", "3", "--dim", "0", "--temperature", "1"): "dim must be at least 1",
         ("optimum", "--classes", "3", "--per-class", "0", "--dim", "3", "--temperature", "1"): "per_class",
-        ("optimum", "--dim", "3", "--temperature", "1"): "--classes is missing",
-        ("optimum", "--classes", "3", "--temperature", "1"): "--dim is missing",
+        ("optimum", "--dim", "3", "--temperature", "1"): "--classes is missing: it names the model's size",
+        ("optimum", "--classes", "3", "--temperature", "1"): "--dim is missing: it names the model's size",
         ("optimum", "--classes", "3", "--dim", "3"): "--weight-decay is missing",
         ("optimum", "--classes", "x", "--dim", "3"): "--classes",
         (

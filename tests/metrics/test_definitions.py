@@ -112,6 +112,17 @@ def test_random_features_give_the_stated_values(K, n, d):
             assert mean == pytest.approx(value(K, n, d), rel=tolerance), name
 
 
+@pytest.mark.parametrize("K", [4, 10])
+def test_nc2_of_means_of_normal_features_in_many_dimensions(K):
+    generator, n, d = torch.Generator().manual_seed(0), 2, 400
+    y = torch.arange(K).repeat_interleave(n)
+    draws = [torch.randn(K * n, d, generator=generator, dtype=torch.float64) for _ in range(300)]
+    squares = torch.tensor([nc.measure(H, y, metrics=["nc2_means"])["nc2_means"] for H in draws]).square()
+    error = float(squares.std()) / 300**0.5
+    assert float(squares.mean()) == pytest.approx(METRICS["nc2_means"].random_value(K, n, d) ** 2, abs=4 * error)
+    assert error < 0.04 * float(squares.mean())
+
+
 @pytest.mark.parametrize(("K", "n", "d"), [(30, 3, 4), (5, 3, 40)])
 def test_nc1_of_normal_features_on_both_sides_of_the_square_case(K, n, d):
     generator, y = torch.Generator().manual_seed(0), torch.arange(K).repeat_interleave(n)

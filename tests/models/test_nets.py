@@ -147,6 +147,15 @@ def test_resnet50_with_the_imagenet_stem_has_the_well_known_count():
     assert parameter_count(nc.models.resnet50(num_classes=1000, stem="imagenet")).trainable == 25_557_032
 
 
+def test_resnet8_counted_by_hand():
+    norms = lambda *channels: 2 * sum(channels)  # noqa: E731
+    stem = 9 * 3 * 16 + norms(16)
+    first = 2 * 9 * 16 * 16 + norms(16, 16)
+    second = 9 * 16 * 32 + 9 * 32 * 32 + 16 * 32 + norms(32, 32, 32)
+    third = 9 * 32 * 64 + 9 * 64 * 64 + 32 * 64 + norms(64, 64, 64)
+    assert parameter_count(nc.models.resnet8()).trainable == stem + first + second + third + 64 * 10 + 10
+
+
 def test_resnet18_of_width_k_has_channels_k_2k_4k_8k():
     stages = nc.models.resnet18(width=3).encoder.stages
     assert [stage[-1].body[-1].num_features for stage in stages] == [3, 6, 12, 24]
