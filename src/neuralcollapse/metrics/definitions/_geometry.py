@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..._support.checks import describe
@@ -179,6 +179,24 @@ class Geometry:
         return rounding_of(self.precision, largest * float(square / self.dim) ** 0.5)
 
     @cached_property
+    def mean_errors(self) -> Float[Tensor, " K"]:
+        """How long a difference of class means can be that is rounding alone, by class.
+
+        An entry of the mean of n_k samples is off by the rounding of the features over sqrt n_k; float64 sums over
+        classes are off by their own rounding.
+        """
+        own = NOISE * self.rounding * (self.dim / self.counts.clamp(min=1).to(torch.float64)).sqrt()
+        return own.clamp(min=max(self.centred.shape) * torch.finfo(torch.float64).eps * self.largest)
+
+    @cached_property
+    def at_global_mean(self) -> Bool[Tensor, " K"]:
+        """Classes whose mean is the global mean up to rounding: what is left of it has no direction."""
+        if self.largest == 0.0:
+            return torch.ones_like(self.counts, dtype=torch.bool)
+        lengths = [torch.linalg.vector_norm(rows / self.largest, dim=1) for rows in self.centred.split(4096)]
+        return torch.cat(lengths) <= self.mean_errors / self.largest
+
+    @cached_property
     def spectrum(self) -> Spectrum:
         """The singular values of M that the features' precision can tell from zero, with their directions.
 
@@ -274,6 +292,17 @@ class Geometry:
         if not self.has_means:
             raise NotApplicableError("all class means coincide")
         return self.centred
+
+    def require_directions(self) -> Float[Tensor, "K d"]:
+        """M, if every class mean is farther from the global mean than rounding explains."""
+        means = self.require_means()
+        lost = self.at_global_mean.nonzero()
+        if lost.shape[0]:
+            raise NotApplicableError(
+                f"the mean of class {int(lost[0])} is the global mean within the rounding of "
+                f"{str(self.precision).removeprefix('torch.')} features, so it has no direction from there"
+            )
+        return means
 
     def require_spectrum(self) -> Spectrum:
         """The singular values and directions of M that count, if there are any."""

@@ -120,6 +120,12 @@ class Tile:
         first, second = chosen.nonzero(as_tuple=True)
         return first, second
 
+    def within(self, squares: Float[Tensor, "a b"], errors: Float[Tensor, " K"]) -> tuple[int, int] | None:
+        """The pair with the least squared distance, if the squared errors of its ends explain some pair's."""
+        if not bool((squares <= errors[self.left, None] + errors[None, self.right]).any()):
+            return None
+        return self.least(squares - errors[self.left, None] - errors[None, self.right])
+
     def least(self, values: Float[Tensor, "a b"]) -> tuple[int, int]:
         """The pair (k, j) with the least value."""
         first, second = divmod(int(values.argmin()), values.shape[1])

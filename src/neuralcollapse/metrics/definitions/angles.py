@@ -40,7 +40,7 @@ class MeanAngles(PairSum):
     """Sums over pairs of different class means of (cos - mean cos)^2 and |cos + 1/(K-1)|."""
 
     def __init__(self, geometry: Geometry, vectors: Rows):
-        _ = geometry.require_means() if self.of == "means" else geometry.require_weight()
+        _ = geometry.require_directions() if self.of == "means" else geometry.require_weight()
         check_directions(vectors)
         self.pairs = vectors.count * (vectors.count - 1)
         self._mean, self._ideal = vectors.mean_cosine, -1.0 / (vectors.count - 1)

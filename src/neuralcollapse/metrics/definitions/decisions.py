@@ -96,9 +96,10 @@ def nc5_ood(geometry: Geometry) -> float:
     if other is None:
         raise geometry.lacking("out_of_distribution")
     means = geometry.centred + geometry.global_mean
-    means = means / means.abs().max()
+    size = means.abs().max()
+    means = means / size
     norms = means.square().sum(1).sqrt()
-    if not bool(other.any()) or not bool((norms > 0).all()):
+    if not bool(other.any()) or not bool((norms > geometry.mean_errors / size).all()):
         raise NotApplicableError("a class mean or the out-of-distribution mean is zero, so it has no direction")
     other = other / other.abs().max()
     return float(((means @ other).abs() / (norms * other.square().sum().sqrt())).mean())

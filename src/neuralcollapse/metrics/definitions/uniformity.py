@@ -25,8 +25,9 @@ class LogDistances(PairSum):
     """Sums over pairs k != j of -log |u_k - u_j|, u_k the unit centred means, and of their squares."""
 
     def __init__(self, geometry: Geometry, vectors: Rows):
-        geometry.require_means()
+        geometry.require_directions()
         check_directions(vectors)
+        self._errors = (geometry.mean_errors / vectors.size / vectors.lengths).square()
         self._pairs = vectors.count * (vectors.count - 1)
         # Deviations from the value at the mean cosine: where all agree, the variance does not come from a cancellation.
         self._usual = -0.5 * math.log(max(2 - 2 * vectors.mean_cosine, 1e-300))
@@ -36,8 +37,8 @@ class LogDistances(PairSum):
     def add(self, tile: Tile) -> None:
         """Add the logarithms of a tile."""
         squares = tile.unit_distances
-        if self._same is None and float(squares.min()) <= 0.0:
-            self._same = tile.least(squares)
+        if self._same is None:
+            self._same = tile.within(squares, self._errors)
         values = tile.without_own(squares.log().mul_(-0.5).sub_(self._usual), 0.0)
         self._first += tile.orders * float(values.sum())
         self._second += tile.orders * float(torch.linalg.vector_norm(values)) ** 2
@@ -84,7 +85,7 @@ def uniformity_means_variation(geometry: Geometry) -> float:
 
 def _row_cosines(geometry: Geometry) -> Float[Tensor, " K"]:
     """1 - cos(w_k, m_k - h_G), as |unit difference|^2/2: exact near zero."""
-    weight, means = unit_rows(geometry.require_weight()), unit_rows(geometry.require_means())
+    weight, means = unit_rows(geometry.require_weight()), unit_rows(geometry.require_directions())
     return (weight - means).square().sum(1) / 2
 
 
@@ -154,4 +155,4 @@ def one_vs_rest_weight(geometry: Geometry) -> float:
 )
 def one_vs_rest_means(geometry: Geometry) -> float:
     """The same of the centred class means."""
-    return one_vs_rest(unit_rows(geometry.require_means())).smallest
+    return one_vs_rest(unit_rows(geometry.require_directions())).smallest

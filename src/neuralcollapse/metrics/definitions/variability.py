@@ -75,6 +75,7 @@ class ClassDistances(PairSum):
         geometry.require_spread()
         self.variances = geometry.class_variances / vectors.size / vectors.size
         self.noise: Float[Tensor, " K"] | None = None
+        self._errors = (geometry.mean_errors / vectors.size).square()
         self.total = 0.0
         self.pairs = vectors.count * (vectors.count - 1)
         self.too_close: tuple[int, int] | None = None
@@ -82,6 +83,8 @@ class ClassDistances(PairSum):
     def add(self, tile: Tile) -> None:
         """Add 1/|m_k - m_j|^2 to both classes' variances."""
         left, right, distances = tile.left, tile.right, tile.distances
+        if self.too_close is None:
+            self.too_close = tile.within(distances, self._errors)
         if self.noise is not None:
             distances = distances - self.noise[left, None] - self.noise[None, right]
         if self.too_close is None and float(distances.min()) <= 0.0:

@@ -28,7 +28,7 @@ class PerClass:
         variances: mean squared distance of the samples from their mean; ``None`` where no metric asked for it.
         mean_norms: |m_k - h_G|.
         weight_norms: |w_k|.
-        cosines: cos(w_k, m_k - h_G).
+        cosines: cos(w_k, m_k - h_G); 0 where the mean is the global mean up to rounding.
         nearest: the number of the class with the nearest mean, ``None`` for more than 2000 classes.
         nearest_distances: how far that mean is.
         accuracy: share of the samples that the classifier gets right.
@@ -126,7 +126,7 @@ def per_class_of(geometry: Geometry, names: Sequence[str], variances: bool) -> P
     if weight is not None:
         weight_norms = torch.linalg.vector_norm(weight, dim=1)
         lengths = (weight_norms * norms).clamp(min=torch.finfo(torch.float64).tiny)
-        cosines = (weight * centred).sum(1) / lengths
+        cosines = ((weight * centred).sum(1) / lengths).masked_fill(geometry.at_global_mean, 0.0)
     if pairs_of_classes(geometry):
         nearest = geometry.pair_sum(NearestMeans).numbers
         distances = torch.linalg.vector_norm(centred - centred[nearest], dim=1)
@@ -174,6 +174,7 @@ def class_groups(geometry: Geometry, rows: PerClass) -> dict[str, dict[str, floa
 
 def _mean_cosine(rows: Float[Tensor, "k d"]) -> float:
     """Mean cosine between different rows, from the length of the sum of unit rows."""
-    unit = torch.nn.functional.normalize(rows, dim=1)
+    # Of the size of one first: normalize() takes lengths below 1e-12 for zero.
+    unit = torch.nn.functional.normalize(rows / rows.abs().max().clamp(min=torch.finfo(rows.dtype).tiny), dim=1)
     count = rows.shape[0]
     return float((unit.sum(0).square().sum() - unit.square().sum()) / (count * (count - 1)))
