@@ -170,13 +170,27 @@ def labelled(seed=3, classes=4, dim=6, size=240):
     return H, y, torch.randn(classes, dim, generator=generator), 0.1 * torch.randn(classes, generator=generator)
 
 
+def shard_groups(shards, count):
+    """The groups of samples in shards: each shard's own, turned to where its classes have the fewest so far."""
+    found, table = [], np.zeros((count, 4))
+    for labels in shards:
+        own = SampleGroups(count, torch.zeros(4, dtype=torch.int64)).assign(labels)
+        theirs = np.array([[int(((own == g) & (labels == k)).sum()) for k in range(4)] for g in range(count)])
+        share = table / table.sum(0).clip(1)
+        overlaps = [sum(share[(g + turn) % count] @ theirs[g] for g in range(count)) for turn in range(count)]
+        turn = next(n for n in range(count) if overlaps[n] <= min(overlaps) + 1e-12)
+        table += np.roll(theirs, turn, 0)
+        found.append((own + turn) % count)
+    return torch.cat(found)
+
+
 def test_shards_have_intervals_of_decisions_and_margins(tmp_path):
     H, y, W, b = labelled()
     parts = list(torch.arange(240).split(80))
     for number, rows in enumerate(parts):
         np.savez(tmp_path / f"{number}.npz", features=H[rows].numpy(), labels=y[rows].numpy())
     report = nc.measure_files(tmp_path, W, b, workers=1, intervals=0.95, groups=8, out=tmp_path / "kept")
-    groups = torch.cat([SampleGroups(8, torch.zeros(4, dtype=torch.int64)).assign(y[rows]) for rows in parts])
+    groups = shard_groups([y[rows] for rows in parts], 8)
     wrong, margins = decisions(H, y, W, b)
     assert report.intervals["nc4_mismatch"] == pytest.approx(by_hand(wrong, groups, 8), rel=1e-6)
     assert report.intervals["cosine_margin"] == pytest.approx(by_hand(margins, groups, 8), rel=1e-5)
@@ -221,3 +235,58 @@ def test_saved_statistics_have_no_intervals(tmp_path):
     statistics.save(tmp_path / "s.safetensors")
     with pytest.raises(ValueError, match="intervals need the features themselves"):
         nc.measure_files(tmp_path / "s.safetensors", intervals=0.95)
+
+
+def test_a_class_just_above_min_samples_is_measured_with_every_group(tmp_path):
+    """Without one of its samples it used to be left out, with all of its distance: nc1_quotient in .0003 to 16."""
+    rng = np.random.default_rng(0)
+    means, y = 2 * rng.normal(size=(5, 6)), rng.permutation(np.repeat(np.arange(5), [40, 40, 40, 40, 5]))
+    means[4] *= 6
+    x = means[y] + rng.normal(size=(165, 6))
+    grouped = GroupedStatistics(5, 6, groups=10)
+    grouped.update(torch.tensor(x), torch.tensor(y))
+    report = grouped.report(metrics=["nc1_quotient", "cdnv"], min_samples=5)
+
+    def quotient(rows: np.ndarray, labels: np.ndarray) -> float:
+        centres = np.stack([rows[labels == k].mean(0) for k in range(5)])
+        within = ((rows - centres[labels]) ** 2).sum() / len(labels)
+        return within / (((centres - rows.mean(0)) ** 2).sum() / 5)
+
+    groups = np.empty(165, dtype=int)
+    taken = SampleGroups(10, torch.zeros(5, dtype=torch.int64))
+    groups[:] = taken.assign(torch.tensor(y)).numpy()
+    logs = np.log([quotient(x[groups != g], y[groups != g]) for g in range(10)])
+    width = student.ppf(0.975, 9) * np.sqrt(0.9 * ((logs - logs.mean()) ** 2).sum())
+    truth = quotient(x, y) * np.exp([-width, width])
+    assert report.intervals["nc1_quotient"] == pytest.approx(tuple(truth), rel=1e-9)
+
+    for part in range(2):
+        np.savez(tmp_path / f"{part}.npz", features=x[part::2], labels=y[part::2])
+    settings = {"metrics": ["nc1_quotient"], "intervals": 0.95, "groups": 10, "min_samples": 5}
+    low, high = nc.measure_files(tmp_path, workers=1, **settings).intervals["nc1_quotient"]
+    assert truth[0] / 1.2 < low < truth[0] * 1.2
+    assert truth[1] / 1.2 < high < truth[1] * 1.2
+
+
+@pytest.mark.parametrize("per_shard", [1, 3])
+def test_many_small_shards_fill_all_groups(tmp_path, per_shard):
+    """Each shard used to start with the same groups: with a sample of each class a shard, a group was a class."""
+    rng = np.random.default_rng(0)
+    means, weight = rng.normal(size=(4, 6)), rng.normal(size=(4, 6))
+    x = means[:, None] + rng.normal(size=(4, 12, 6))
+    total = GroupedStatistics(4, 6, groups=4)
+    for start in range(0, 12, per_shard):
+        rows, labels = x[:, start : start + per_shard].reshape(-1, 6).copy(), np.repeat(np.arange(4), per_shard)
+        part = GroupedStatistics(4, 6, groups=4)
+        part.update(torch.tensor(rows), torch.tensor(labels))
+        total.merge(part)
+        np.savez(tmp_path / f"{start:02}.npz", features=rows, labels=labels)
+    assert all(2 <= number <= 4 for part in total.parts for number in part.counts.tolist())
+    settings = {"metrics": ["nc1_quotient", "nc4_mismatch", "cosine_margin"], "intervals": 0.95, "groups": 4}
+    shards = nc.measure_files(tmp_path, weight, workers=1, out=tmp_path / "kept", **settings)
+    again = nc.measure_files(tmp_path, weight, workers=1, out=tmp_path / "kept", **settings)
+    whole = nc.measure(x.reshape(-1, 6), np.repeat(np.arange(4), 12), weight, **settings)
+    for name in settings["metrics"]:
+        assert shards.intervals[name] == again.intervals[name]
+        wide, narrow = (high - low for low, high in (shards.intervals[name], whole.intervals[name]))
+        assert narrow / 4 < wide < 4 * narrow, name

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 import torch
 from jaxtyping import Int
@@ -27,12 +28,15 @@ from .accumulators.second_pass import SecondPass, Task
 from .accumulators.statistics import ClassStatistics
 from .definitions._geometry import Geometry, SampleResults
 from .definitions._registry import METRICS, Metric
-from .inputs import IGNORED, FeatureRows, as_labels, as_rows, check_labels
+from .inputs import IGNORED, FeatureRows, as_classifier, as_labels, as_rows, check_labels
+from .processes import rank_of, world_of
 from .report.report import CollapseReport, build_report
 from .selection import Selection
 from .settings import MOST_GROUPS, Settings, check_level
 
 __all__ = ["GroupedSecondPass", "GroupedStatistics", "first_statistics", "intervals_from", "with_intervals"]
+
+Part = TypeVar("Part")
 
 FROM_STATISTICS = frozenset({"within", "projection", "scatter", "weight", "out_of_distribution"})
 
@@ -59,6 +63,30 @@ class SampleGroups:
         # Each class starts with another group, so that the groups have the same size.
         result[order[by_class]] = (rank + sorted_labels) % self.groups
         return result
+
+
+def group_turn(mine: Int[Tensor, "G K"], theirs: Int[Tensor, "G K"]) -> int:
+    """By how many places to turn the groups of other samples, so that each class stays spread over all groups.
+
+    Every share of the data hands out groups from the same start: many small shares would fill the first groups only.
+    """
+    share = mine / mine.sum(0).clamp(min=1)
+    overlap = torch.stack([(share.roll(-turn, 0) * theirs).sum() for turn in range(len(mine))])
+    return int((overlap <= overlap.min() * (1 + 1e-12)).nonzero()[0])
+
+
+def rank_turn(groups: int, group: object) -> int:
+    """The same for the processes of a group, which do not know of one another's counts."""
+    return rank_of(group) * groups // world_of(group)
+
+
+def turned(parts: Sequence[Part], turn: int) -> tuple[Part, ...]:
+    """The parts, each ``turn`` places later.
+
+    >>> turned("abcd", 1)
+    ('d', 'a', 'b', 'c')
+    """
+    return tuple(parts[(number - turn) % len(parts)] for number in range(len(parts)))
 
 
 def jackknife_interval(metric: Metric, value: float, without: Sequence[float], level: float) -> tuple[float, float]:
@@ -115,17 +143,27 @@ class GroupedStatistics:
 
     def all_reduce(self, group: object = None) -> None:
         """Merge the statistics of all ranks of torch.distributed, group by group."""
+        self.parts = turned(self.parts, rank_turn(len(self.parts), group))
         for part in self.parts:
             part.all_reduce(group)
 
     def merge(self, other: "GroupedStatistics") -> None:
-        """Add the samples of another collection of the same sizes, group by group."""
+        """Add the samples of another collection of the same sizes, group by group.
+
+        Its groups are turned so that every class stays spread evenly: any split of the samples over groups that does
+        not look at the features will do.
+        """
         if not isinstance(other, GroupedStatistics):
             raise TypeError(f"other must be GroupedStatistics, got {describe(other)}")
-        if len(other.parts) != len(self.parts):
-            raise ValueError(f"groups must agree, got {len(self.parts)} and {len(other.parts)}")
-        for mine, theirs in zip(self.parts, other.parts, strict=True):
-            mine.merge(theirs)
+        self.merge_parts(other.parts)
+
+    def merge_parts(self, parts: Sequence[ClassStatistics]) -> None:
+        """Add the groups of another collection."""
+        if len(parts) != len(self.parts):
+            raise ValueError(f"groups must agree, got {len(self.parts)} and {len(parts)}")
+        mine, theirs = (torch.stack([part.counts.to("cpu") for part in found]) for found in (self.parts, parts))
+        for one, other in zip(self.parts, turned(parts, group_turn(mine, theirs)), strict=True):
+            one.merge(other)
 
     @property
     def total(self) -> ClassStatistics:
@@ -160,16 +198,24 @@ class GroupedStatistics:
         selection: Selection | None = None,
         out_of_distribution_mean: Tensor | None = None,
     ) -> dict[str, list[float | None]]:
-        """The metrics without one group each, in the order of the groups."""
+        """The metrics without one group each, in the order of the groups.
+
+        ``selection`` is made once, by the counts of all groups together: otherwise a class just above ``min_samples``
+        would be measured with some groups and not with others.
+        """
+        whole = self.total
+        weight, bias = as_classifier(weight, bias, whole.num_classes, whole.dim)
+        kept = None if selection is None else selection.kept(whole.counts)
+        if kept is not None:
+            weight, bias = (None if one is None else one[kept] for one in (weight, bias))
         result: dict[str, list[float | None]] = {name: [] for name in names}
         for statistics in _leave_one_out(None, self.parts):
             report = build_report(
-                statistics,
+                statistics if kept is None else statistics.select(kept),
                 weight,
                 bias,
                 metrics=list(names),
                 global_mean=global_mean,
-                selection=selection,
                 out_of_distribution_mean=out_of_distribution_mean,
             )
             for name in names:
@@ -236,12 +282,25 @@ class GroupedSecondPass:
                 part.update(source.where(rows), targets[rows])
 
     def merge(self, parts: Sequence[SecondPass]) -> None:
-        """Add the parts of a pass of the same kind over other samples."""
-        for mine, theirs in zip(self.parts, parts, strict=True):
-            mine.merge(theirs)
+        """Add the parts of a pass of the same kind over other samples; groups are turned to stay even."""
+        if len(parts) != len(self.parts):
+            raise ValueError(f"groups must agree, got {len(self.parts) - 1} and {len(parts) - 1}")
+        whole, *others = parts
+        if others:
+            mine, theirs = (self._counts(found) for found in (self.parts[1:], others))
+            others = turned(others, group_turn(mine, theirs))
+        for one, other in zip(self.parts, (whole, *others), strict=True):
+            one.merge(other)
+
+    def _counts(self, parts: Sequence[SecondPass]) -> Int[Tensor, "G K"]:
+        """Samples of each class that is measured, by group; a part from a file that saw none has no counts."""
+        none = torch.zeros(self._task.geometry.num_classes, dtype=torch.int64)
+        return torch.stack([seen if len(seen) else none for seen in (part.seen for part in parts)])
 
     def all_reduce(self, group: object = None) -> None:
         """Merge over all ranks of torch.distributed, part by part."""
+        whole, *groups = self.parts
+        self.parts = (whole, *(turned(groups, rank_turn(len(groups), group)) if groups else ()))
         for part in self.parts:
             part.all_reduce(group)
 

@@ -246,7 +246,8 @@ class SecondPass:
     def seen(self) -> Int[Tensor, " K"]:
         """Samples seen of each class that is measured."""
         if self._task is None:
-            return torch.stack([part["spread.seen"] for part in self._parts]).sum(0)
+            parts = [part["spread.seen"] for part in self._parts]
+            return torch.stack(parts).sum(0) if parts else torch.zeros(0, dtype=torch.int64)
         self._ready(torch.device("cpu"))
         return self._sums["spread"].seen.to("cpu")
 

@@ -301,8 +301,7 @@ def _merge(total: "ClassStatistics | GroupedStatistics", parts: list[ClassStatis
         return
     if len(parts) != len(total.parts):
         raise ValueError("saved statistics have no groups: intervals need the features themselves")
-    for mine, theirs in zip(total.parts, parts, strict=True):
-        mine.merge(theirs)
+    total.merge_parts(parts)
 
 
 def _second_pass(
