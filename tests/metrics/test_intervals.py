@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 import neuralcollapse as nc
 from neuralcollapse.metrics import GroupedStatistics
-from neuralcollapse.metrics.intervals import SampleGroups
+from neuralcollapse.metrics.selection import SampleGroups
 
 K, D, N = 4, 6, 30
 

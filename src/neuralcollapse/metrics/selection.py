@@ -1,13 +1,23 @@
-"""Which classes a report is about: all, those that have samples, or those with enough of them."""
+"""Which classes a report is about (all, those that have samples, or enough of them), and which group a sample is in.
 
-from dataclasses import dataclass
+Groups are for intervals: any split of the samples that does not look at the features will do, as long as every class is
+spread evenly over them.
+"""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from .._support.checks import flag, integer
+from .processes import rank_of, world_of
 
-__all__ = ["Selection"]
+__all__ = ["SampleGroups", "Selection", "group_turn", "rank_turn", "turned"]
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -54,3 +64,51 @@ class Selection:
             f"{int(few.sum())} of {counts.shape[0]} classes have fewer than {self.min_samples} samples and are left "
             f"out, with their {int(counts[few].sum())} samples"
         )
+
+
+@dataclass
+class SampleGroups:
+    """Hands out groups: at random within each batch, in turn within each class over all batches."""
+
+    groups: int
+    seen: Int[Tensor, " K"]
+    generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
+
+    def assign(self, labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """The group of each sample of a batch."""
+        order = torch.randperm(labels.shape[0], generator=self.generator)
+        shuffled = labels[order]
+        by_class = torch.argsort(shuffled, stable=True)
+        counts = torch.bincount(labels, minlength=self.seen.shape[0])
+        starts = counts.cumsum(0) - counts
+        sorted_labels = shuffled[by_class]
+        rank = torch.arange(labels.shape[0]) - starts[sorted_labels] + self.seen[sorted_labels]
+        self.seen = self.seen + counts
+        result = torch.empty_like(labels)
+        # Each class starts with another group, so that the groups have the same size.
+        result[order[by_class]] = (rank + sorted_labels) % self.groups
+        return result
+
+
+def group_turn(mine: Int[Tensor, "G K"], theirs: Int[Tensor, "G K"]) -> int:
+    """By how many places to turn the groups of other samples, so that each class stays spread over all groups.
+
+    Every share of the data hands out groups from the same start: many small shares would fill the first groups only.
+    """
+    share = mine / mine.sum(0).clamp(min=1)
+    overlap = torch.stack([(share.roll(-turn, 0) * theirs).sum() for turn in range(len(mine))])
+    return int((overlap <= overlap.min() * (1 + 1e-12)).nonzero()[0])
+
+
+def rank_turn(groups: int, group: object) -> int:
+    """The same for the processes of a group, which do not know of one another's counts."""
+    return rank_of(group) * groups // world_of(group)
+
+
+def turned(parts: Sequence[Part], turn: int) -> tuple[Part, ...]:
+    """The parts, each ``turn`` places later.
+
+    >>> turned("abcd", 1)
+    ('d', 'a', 'b', 'c')
+    """
+    return tuple(parts[(number - turn) % len(parts)] for number in range(len(parts)))
