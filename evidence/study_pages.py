@@ -89,8 +89,9 @@ Found = dict[str, dict[str, Any] | None]
 
 
 def read_all() -> Found:
-    """The evidence of every study, in the order of their names; ``None`` where there is none yet."""
-    return {name: _read(name) for name in studies}
+    """The evidence of every study, the papers' before what goes beyond them; ``None`` where there is none yet."""
+    papers = list(TITLES)
+    return {name: _read(name) for name in sorted(studies, key=lambda name: (papers.index(get(name).paper), name))}
 
 
 def _read(name: str, folder: Path = EVIDENCE) -> dict[str, Any] | None:
@@ -102,13 +103,19 @@ def _read(name: str, folder: Path = EVIDENCE) -> dict[str, Any] | None:
 
 
 def _count(found: Found) -> str:
+    """How many studies came to which verdict, and how many of the papers' own."""
+    own = {name: facts for name, facts in found.items() if get(name).paper not in BEYOND}
+    return f"{_verdicts(found)}. Of the four papers alone: {_verdicts(own)}."
+
+
+def _verdicts(found: Found) -> str:
     verdicts = [facts["verdict"] if facts else NOT_RUN for facts in found.values()]
     counted = [
         f"{verdicts.count(word)} {'hold' if word == 'holds' else word}"
         for word in (*MARKS, NOT_RUN)
         if word in verdicts
     ]
-    return f"{len(found)} studies: {', '.join(counted)}."
+    return f"{len(found)} studies: {', '.join(counted)}"
 
 
 def papers_in_a_sentence() -> str:
