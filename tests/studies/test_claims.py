@@ -117,6 +117,26 @@ def test_agreement_up_to_noise(measured, noise):
         assert found == ("holds" if noise <= 1.0 else "underpowered")
 
 
+@given(numbers, st.floats(0, 0.99))
+def test_a_gain_is_no_loss(lost, noise):
+    assume(abs(abs(lost) - 0.5 - noise) > 1e-6)
+    limit, found = Agrees(0.5, one_sided=True), Evidence.interval(lost, lost - noise, lost + noise)
+    assert verdict(limit, found) == ("contradicted" if lost > 0.5 + noise else "holds")
+    assert limit.words("points") == "at most 0.5 points lost, resolved to 1 points"
+
+
+def test_numbers_that_differ_by_factors_have_geometric_means():
+    found = Evidence.on_log_scale([0.1, 0.5, 0.5])
+    assert found.measured == pytest.approx(0.025 ** (1 / 3))
+    logarithms = Evidence([math.log(0.1), math.log(0.5), math.log(0.5)])
+    assert (found.low, found.high) == pytest.approx((math.exp(logarithms.low), math.exp(logarithms.high)))
+    assert 0 < found.low < 0.1 < 1 < found.high  # a mean of the numbers themselves: -.21 to .94
+    assert math.isnan(Evidence.on_log_scale([5.0]).low)
+    assert math.isnan(Evidence.on_log_scale([5.0, math.nan]).measured)
+    with pytest.raises(ValueError, match="must be positive, got 0"):
+        Evidence.on_log_scale([0.0, 1.0])
+
+
 def test_the_longer_side_of_an_interval_is_its_noise():
     limit = Agrees(0.5)
     for low, high in ((-2.0, 0.1), (-0.1, 2.0)):

@@ -118,21 +118,22 @@ def test_dimensions_can_contradict_each_part(tmp_path, changes, wrong):
 # fixed heads --------------------------------------------------------------------------------------------------------
 
 
-def fixed_heads(test=0.7, **one):
+def fixed_heads(test=0.7, one_change=0.7, **one):
     cells = []
     for fixed in (False, True):
         for small in (False, True):
             last = fixed and small
             head = f"{'fixed ETF' if fixed else 'learned'}, {'d = K' if small else 'wide'}"
             labels = {"data": "CIFAR10", "head": head, "fixed": fixed, "small": small}
-            cells.append((labels, {**COLLAPSED, **(one if last else {})}, {"accuracy": test if last else 0.7}))
+            accuracy = test if last else one_change if fixed or small else 0.7
+            cells.append((labels, {**COLLAPSED, **(one if last else {})}, {"accuracy": accuracy}))
     return with_seeds(cells)
 
 
 def test_fixed_heads_may_gain_and_must_not_lose(tmp_path):
     study = get("mse/fixed-etf")
     gained = verdicts(study, results_of(tmp_path / "a", fixed_heads(0.75, cosine_margin=1.1)))
-    assert set(gained) == {"test", "train", "nc1", "nc3", "saved-resnet18", "margins"}
+    assert set(gained) == {"test", "test-of-one", "train", "nc1", "nc3", "saved-resnet18", "margins"}
     assert set(gained.values()) == {"holds"}
     assert contradicted(verdicts(study, results_of(tmp_path / "b", fixed_heads(0.68, cosine_margin=0.9)))) == {"test"}
     assert contradicted(verdicts(study, results_of(tmp_path / "c", fixed_heads(0.75, cosine_margin=0.9)))) == {
@@ -141,6 +142,8 @@ def test_fixed_heads_may_gain_and_must_not_lose(tmp_path):
     assert contradicted(verdicts(study, results_of(tmp_path / "d", fixed_heads(nc1=0.5)))) == {"nc1"}
     assert contradicted(verdicts(study, results_of(tmp_path / "e", fixed_heads(nc3=0.5)))) == {"nc3"}
     assert contradicted(verdicts(study, results_of(tmp_path / "f", fixed_heads(accuracy=0.9)))) == {"train"}
+    alone = fixed_heads(one_change=0.68)  # the paper makes both changes at once
+    assert contradicted(verdicts(study, results_of(tmp_path / "g", alone))) - {"margins"} == {"test-of-one"}
 
 
 # rescaling ----------------------------------------------------------------------------------------------------------

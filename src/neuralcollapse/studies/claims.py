@@ -152,11 +152,12 @@ class Agrees(Limit):
 
     True if ``x`` is within ``within`` plus the interval's half width of zero, false if it is further away, undecided if
     the half width exceeds ``resolution`` (twice ``within`` unless told otherwise), since noise would then hide a
-    difference that matters.
+    difference that matters. ``one_sided``: ``x`` is a loss, and a gain contradicts nothing.
     """
 
     within: float
     resolution: float | None = None
+    one_sided: bool = False
 
     @property
     def finest(self) -> float:
@@ -167,11 +168,12 @@ class Agrees(Limit):
         if math.isinf(measured):
             return "contradicted"
         noise = max(high - measured, measured - low)
-        apart = abs(measured) > self.within + noise
+        apart = (measured if self.one_sided else abs(measured)) > self.within + noise
         return _decide(not apart and noise <= self.finest, apart)
 
     def words(self, unit: str = "") -> str:
-        return f"within {_number(self.within, unit)} of 0, resolved to {_number(self.finest, unit)}"
+        within, finest = _number(self.within, unit), _number(self.finest, unit)
+        return f"{f'at most {within} lost' if self.one_sided else f'within {within} of 0'}, resolved to {finest}"
 
 
 @dataclass(frozen=True)
@@ -277,6 +279,21 @@ class Evidence:
         if not (low <= measured <= high or any(map(math.isnan, (low, measured, high)))):
             raise ValueError(f"measured = {measured:g} must lie in its interval, got {low:g} to {high:g}")
         return cls((), floor_met, why, table, measured=float(measured), low=float(low), high=float(high))
+
+    @classmethod
+    def on_log_scale(
+        cls,
+        values: Sequence[float],
+        *,
+        floor_met: bool | None = None,
+        why: str = "",
+        table: Sequence[Mapping[str, Any]] = (),
+    ) -> "Evidence":
+        """Positive quantities that differ by factors: the geometric mean, and Student's interval of the logarithms."""
+        if any(value <= 0 for value in values):
+            raise ValueError(f"values on a logarithmic scale must be positive, got {min(values):g}")
+        measured, low, high = np.exp(_student(list(np.log(values))))
+        return cls.interval(measured, low, high, floor_met=floor_met, why=why, table=table)
 
     @classmethod
     def share(

@@ -47,19 +47,21 @@ def agreement(
     *,
     floor_met: bool | None = None,
     why: str | None = None,
+    one_sided: bool = False,
 ) -> Evidence:
     """Of several differences, each with one number a seed, the one that agrees least, for :class:`claims.Agrees`.
 
     Its interval is two standard errors of the mean over the seeds to either side. ``why`` says more than the list of
-    all differences does.
+    all differences does. ``one_sided``: the differences are losses, and a gain is no disagreement.
     """
     found: list[tuple[bool, float, str, float, float]] = []
     for name, values in differences.items():
         array = np.asarray(values, dtype=np.float64)
         mean = float(array.mean())
         noise = 2 * float(array.std(ddof=1)) / math.sqrt(array.size) if array.size > 1 else math.nan
-        size = math.inf if math.isnan(noise + mean) else abs(mean) + noise
-        found.append((abs(mean) > within + noise, size, name, mean, noise))
+        distance = mean if one_sided else abs(mean)
+        size = math.inf if math.isnan(noise + mean) else distance + noise
+        found.append((distance > within + noise, size, name, mean, noise))
     _, _, name, mean, noise = max(found)
     words = f"Differences in points: {', '.join(_with_noise(n, m, e) for _, _, n, m, e in found)}."
     table = [
