@@ -20,10 +20,19 @@ INTRODUCTION = """\
 What the studies gave at desk size. This page is made from `evidence` by `make results`; its numbers are nobody's
 handwriting, but for those of pilots, which were noted when they ran (`evidence/pilots.json`).
 
-A study's claim has parts, each one thing that the paper says. A part *holds* if its whole interval (95 %, over seeds)
-is inside the limit, is *contradicted* if the interval is wholly outside and the nets do what the claim presupposes (its
-floor), and is *underpowered* otherwise. The worst of the paper's parts decides; parts marked *ours* do not. Limits come
-from the papers' numbers or words, and were written down before the runs, which use seeds that no pilot saw.
+A study's claim has parts, each one thing that the paper says. A part *holds* if its whole interval (Student's, 95 %,
+of the mean over seeds) is inside the limit, is *contradicted* if the interval is wholly outside and the nets do what
+the claim presupposes (its floor), and is *underpowered* otherwise. Accuracies that a paper calls equal are judged by
+another rule, which the limit "within ..., resolved to ..." names: the interval is two standard errors to either side
+(95 % for many seeds, 82 % for three, 91 % for eight); they agree if the difference is within the limit plus that
+noise, unless the noise exceeds the resolution, and are contradicted beyond it. Of several differences the one with
+the largest sum of size and noise is shown, all are in the table below it. "Largest" and "least" are taken within each
+seed; the figure is their mean over seeds. An interval may reach beyond what is possible (an accuracy above 1): it is
+that of a mean of few numbers, and equal numbers in all seeds have none.
+
+The worst of the paper's parts decides; parts marked *ours* do not. Limits come from the papers' numbers or words, or
+where those have none are round numbers of ours, and were written down before the runs, which use seeds that no pilot
+saw.
 
 The studies of `imbalance` and `codes` go beyond the four papers: in the paper's place stands a statement of
 [Theory](theory.md), or of a work that the source names."""
@@ -119,18 +128,17 @@ def _verdicts(found: Found) -> str:
 
 
 def papers_in_a_sentence() -> str:
-    """How many of the papers' claims hold, for the README."""
-    parts = [part for facts in read_all().values() if facts for part in facts["parts"] if part["kind"] == "paper"]
+    """How many of the four papers' own claims hold, for the README."""
+    own = {name: facts for name, facts in read_all().items() if get(name).paper not in BEYOND}
+    parts = [part for facts in own.values() if facts for part in facts["parts"] if part["kind"] == "paper"]
     verdicts = [part["verdict"] for part in parts]
     corrected = sum(part["erratum"] is not None for part in parts)
-    missing = sum(facts is None for facts in read_all().values())
+    missing = sum(facts is None for facts in own.values())
     waiting = (
-        f" {missing} of the {len(studies)} studies {'has' if missing == 1 else 'have'} not been run yet."
-        if missing
-        else ""
+        f" {missing} of the {len(own)} studies {'has' if missing == 1 else 'have'} not been run yet." if missing else ""
     )
     return (
-        f"Of {len(parts)} claims checked at desk size, **{verdicts.count('holds')} hold**, "
+        f"Of the papers' {len(parts)} claims checked at desk size, **{verdicts.count('holds')} hold**, "
         f"{verdicts.count('contradicted')} are contradicted, {verdicts.count('underpowered')} are too small to tell; "
         f"{corrected} of them {'was' if corrected == 1 else 'were'} checked as the theory corrects it.{waiting}\n"
     )

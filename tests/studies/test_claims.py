@@ -126,15 +126,22 @@ def test_a_gain_is_no_loss(lost, noise):
 
 
 def test_numbers_that_differ_by_factors_have_geometric_means():
-    found = Evidence.on_log_scale([0.1, 0.5, 0.5])
+    found = Evidence([0.1, 0.5, 0.5], log_scale=True)
     assert found.measured == pytest.approx(0.025 ** (1 / 3))
     logarithms = Evidence([math.log(0.1), math.log(0.5), math.log(0.5)])
     assert (found.low, found.high) == pytest.approx((math.exp(logarithms.low), math.exp(logarithms.high)))
     assert 0 < found.low < 0.1 < 1 < found.high  # a mean of the numbers themselves: -.21 to .94
-    assert math.isnan(Evidence.on_log_scale([5.0]).low)
-    assert math.isnan(Evidence.on_log_scale([5.0, math.nan]).measured)
+    edge = Evidence([10.0, 10.0, 10.0], log_scale=True)
+    assert (edge.low, edge.measured, edge.high) == (10.0, 10.0, 10.0)
+    assert math.isnan(Evidence([5.0], log_scale=True).low)
+    assert math.isnan(Evidence([5.0, math.nan], log_scale=True).measured)
     with pytest.raises(ValueError, match="must be positive, got 0"):
-        Evidence.on_log_scale([0.0, 1.0])
+        Evidence([0.0, 1.0], log_scale=True)
+
+
+def test_a_part_keeps_the_number_of_each_seed():
+    assert judge(claim(AtMost(1.0)), Evidence([0.5, math.inf, math.nan])).values == (0.5, None, None)
+    assert judge(claim(AtMost(1.0)), Evidence.interval(0.5, 0.4, 0.6)).values == ()
 
 
 def test_the_longer_side_of_an_interval_is_its_noise():
@@ -218,7 +225,7 @@ def test_the_worst_of_the_papers_parts_decides(kinds):
 def test_the_files_keys():
     keys = {"name", "says", "source", "kind", "verdict", "measured", "low", "high", "limit"}
     found = judge(claim(AtMost(1.0), unit="points"), Evidence([0.5, 0.6], table=[{"a": 1}]))
-    assert set(found.to_dict()) == keys | {"why", "floor", "erratum", "decides"}
+    assert set(found.to_dict()) == keys | {"why", "floor", "erratum", "decides", "values"}
     assert found.limit == "at most 1 points"
     assert found.measured == pytest.approx(statistics.fmean([0.5, 0.6]))
     assert found.table == ({"a": 1},)

@@ -43,6 +43,16 @@ def test_a_surface_of_another_shape_contradicts_its_part_alone(loss, share, part
     assert set(found.values()) == {"holds"}
 
 
+def test_a_part_says_when_it_depends_on_the_region():
+    """Vanilla MSE at K = 10 is steeper in s on the region up to s = 5, and in theta up to s = 1.25."""
+    study = get("mse/landscape")
+    found = Results("desk", tuple(Result(e.labels, landscape(**e.cell.arguments)) for e in study.planned("smoke")))
+    why = {part.name: part.why for part in study.parts(found)}
+    assert "It depends on the region: 78% at s <= 1.25" in why["vanilla"]
+    assert "s <= 5" not in why["vanilla"]
+    assert "Areas with smaller s say the same." in why["cross-entropy"]
+
+
 def test_steepness_by_finite_differences():
     value = landscape("squared-error", 10, 40)
     count = 0
@@ -59,6 +69,56 @@ def test_steepness_by_finite_differences():
         by_theta = loss(s, theta + 1e-5) - loss(s, theta - 1e-5)
         count += abs(by_theta) > abs(by_s)
     assert value["steeper_in_theta"] == pytest.approx(count / len(region), abs=2 / len(region))
+
+
+# geometric/bound ----------------------------------------------------------------------------------------------------
+
+CURVE = {
+    "local_minima": 1,
+    "grid_minimiser": 10.0,
+    "closed_form_rho": 10.0,
+    "grid_step": 1.01,
+    "closed_form_value": 2.0,
+    "grid_minimum": 2.0,
+    "off_at_zero": 0.0,
+    "slope_off_at_infinity": 0.0,
+}
+CRITICAL_POINT = {"value": 2.0, "bound": 1.9, "gradient_norm": 1e-12, "rho": 3.0}
+BOUND_PARTS = {"one-minimum", "minimiser", "value", "at-zero", "at-infinity", "critical-points"}
+
+
+def bounds(where, **changes):
+    """Verdicts on the bound when one entry, the first of its kind, is changed."""
+    changed = []
+
+    def value(entry):
+        what = entry.labels["what"]
+        natural = CURVE if what == "curve" else CRITICAL_POINT
+        if what != where or changed:
+            return natural
+        changed.append(entry)
+        return {**natural, **changes}
+
+    return rulings(get("geometric/bound"), value)
+
+
+def test_a_bound_as_the_paper_has_it():
+    assert bounds("nowhere") == dict.fromkeys(BOUND_PARTS, "holds")
+
+
+@pytest.mark.parametrize(
+    ("part", "where", "changes"),
+    [
+        ("one-minimum", "curve", {"local_minima": 2}),
+        ("minimiser", "curve", {"grid_minimiser": 10 * 1.01**1.5}),
+        ("value", "curve", {"grid_minimum": 2 - 1e-11}),
+        ("at-zero", "curve", {"off_at_zero": 1e-8}),
+        ("at-infinity", "curve", {"slope_off_at_infinity": 1e-8}),
+        ("critical-points", "critical point", {"bound": 2 + 1e-9}),
+    ],
+)
+def test_one_curve_or_point_contradicts_its_part_of_the_bound_alone(part, where, changes):
+    assert bounds(where, **changes) == {**dict.fromkeys(BOUND_PARTS, "holds"), part: "contradicted"}
 
 
 # mse/gradient-field -------------------------------------------------------------------------------------------------

@@ -274,17 +274,20 @@ def test_the_bias_decides_the_frame_of_the_model():
     planned = [entry for entry in study.planned("desk") if entry.labels.get("what") == "model"]
     ends = {(entry.labels["loss"], entry.labels["bias"]): made_up.ended(entry) for entry in planned}
 
-    def judged(wrong=None):
+    def judged(wrong=None, given=None):
         def value(entry):
             key = (entry.labels["loss"], entry.labels["bias"])
-            return ends["squared-error", not key[1]] if key == wrong else ends[key]
+            return ends[given] if key == wrong else ends[key]
 
         found = made_up.verdicts(study, made_up.results(planned, value))
         return {name: verdict for name, verdict in found.items() if name.startswith("model-")}
 
     assert set(judged().values()) == {"holds"}
-    assert contradicted(judged(("squared-error", False))) == {"model-squared-without"}
-    assert contradicted(judged(("squared-error", True))) == {"model-squared-with"}
+    simplex, orthogonal = ("squared-error", True), ("squared-error", False)
+    assert contradicted(judged(orthogonal, simplex)) == {"model-squared-without"}
+    assert contradicted(judged(simplex, orthogonal)) == {"model-squared-with"}
+    assert contradicted(judged(("cross-entropy", True), orthogonal)) == {"model-entropy-with"}
+    assert contradicted(judged(("cross-entropy", False), orthogonal)) == {"model-entropy-without"}
 
 
 def test_margins_of_a_collapsed_run(tmp_path):

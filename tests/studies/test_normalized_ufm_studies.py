@@ -153,6 +153,24 @@ def test_speed_where_the_regularised_model_leads():
     assert speed(curve(2, (2, 2, 2)), curve(20, (30, 36, 42)))["second-order"] == "contradicted"
 
 
+def test_every_part_says_whether_it_depends_on_the_start():
+    study = get("normalized/speed")
+
+    def value(entry: Planned) -> SimpleNamespace:
+        if entry.labels["model"] == NORMALISED:
+            return curve(6, (10, 12, 14))
+        short = entry.labels["model"] == "rows of norm .1" and entry.labels["method"] == GD
+        return curve(3, (30, 36, 42)) if short else curve(20, (30, 36, 42))
+
+    why = {part.name: part.why for part in study.parts(results(study.planned("smoke"), value))}
+    said = (
+        "It depends on the start: normalised against regularised: 6 against 3 (rows of norm .1 start) to full accuracy."
+    )
+    assert said in why[f"accuracy, {GD}"]
+    for part in (f"nc1, {GD}", f"accuracy, {TR}"):
+        assert "From the other starts it is behind as well." in why[part]
+
+
 def test_a_lead_that_depends_on_the_target_is_not_decided():
     found = speed(curve(6, (10, 12, 50)), curve(20, (30, 36, 42)))
     assert found[f"nc1, {GD}"] == "underpowered"

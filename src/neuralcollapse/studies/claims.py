@@ -239,6 +239,8 @@ class Evidence:
     """What was found, in a sentence with its numbers."""
     table: Sequence[Mapping[str, Any]] = ()
     """Rows of a sensitivity table: how the figure depends on choices that the paper leaves open."""
+    log_scale: bool = field(default=False, kw_only=True)
+    """For positive values that differ by factors: the geometric mean, and Student's interval of the logarithms."""
     measured: float = field(default=math.nan, kw_only=True)
     low: float = field(default=math.nan, kw_only=True)
     high: float = field(default=math.nan, kw_only=True)
@@ -247,8 +249,11 @@ class Evidence:
     def __post_init__(self) -> None:
         values = tuple(float(value) for value in self.values)
         object.__setattr__(self, "values", values)
+        if self.log_scale and any(value <= 0 for value in values):
+            raise ValueError(f"values on a logarithmic scale must be positive, got {min(values):g}")
         if values:
-            for name, value in zip(("measured", "low", "high"), _student(values), strict=True):
+            ends = _student_of_logarithms(values) if self.log_scale else _student(values)
+            for name, value in zip(("measured", "low", "high"), ends, strict=True):
                 object.__setattr__(self, name, value)
 
     @classmethod
@@ -279,21 +284,6 @@ class Evidence:
         if not (low <= measured <= high or any(map(math.isnan, (low, measured, high)))):
             raise ValueError(f"measured = {measured:g} must lie in its interval, got {low:g} to {high:g}")
         return cls((), floor_met, why, table, measured=float(measured), low=float(low), high=float(high))
-
-    @classmethod
-    def on_log_scale(
-        cls,
-        values: Sequence[float],
-        *,
-        floor_met: bool | None = None,
-        why: str = "",
-        table: Sequence[Mapping[str, Any]] = (),
-    ) -> "Evidence":
-        """Positive quantities that differ by factors: the geometric mean, and Student's interval of the logarithms."""
-        if any(value <= 0 for value in values):
-            raise ValueError(f"values on a logarithmic scale must be positive, got {min(values):g}")
-        measured, low, high = np.exp(_student(list(np.log(values))))
-        return cls.interval(measured, low, high, floor_met=floor_met, why=why, table=table)
 
     @classmethod
     def share(
@@ -334,6 +324,12 @@ def _student(values: Sequence[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
+def _student_of_logarithms(values: Sequence[float]) -> tuple[float, float, float]:
+    """To twelve digits, so that equal numbers at a limit stay at it."""
+    measured, low, high = (float(f"{end:.12g}") for end in np.exp(_student(list(np.log(values)))))
+    return measured, low, high
+
+
 # Judgement ----------------------------------------------------------------------------------------------------------
 
 
@@ -353,6 +349,8 @@ class Part:
     floor: str | None
     erratum: int | None
     why: str
+    values: tuple[float | None, ...] = ()
+    """One a seed, where the interval comes from the seeds alone."""
     decides: bool = False
     """Whether this is the part that decides the study's verdict."""
     table: tuple[Mapping[str, Any], ...] = ()
@@ -417,6 +415,7 @@ def _part(claim: Claim, evidence: Evidence, verdict: Ruling, reason: str) -> Par
         floor=claim.floor,
         erratum=claim.erratum,
         why=" ".join(filter(None, (evidence.why, reason))),
+        values=tuple(_finite(value) for value in evidence.values),
         table=tuple(evidence.table),
     )
 
