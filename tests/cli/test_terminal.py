@@ -74,11 +74,14 @@ STUDIES = {
 }
 
 
+CLAIMS = [SimpleNamespace(kind=kind) for kind in ("paper", "paper", "ours")]
+
+
 @pytest.fixture
 def two_studies(monkeypatch):
     """Two studies whose texts stay as they are."""
     made = {
-        name: SimpleNamespace(id=name, question=question, figures=figures, costs={"desk": cost})
+        name: SimpleNamespace(id=name, question=question, figures=figures, costs={"desk": cost}, claims=CLAIMS)
         for name, (question, figures, cost) in STUDIES.items()
     }
     monkeypatch.setattr(studies_layer, "studies", made)

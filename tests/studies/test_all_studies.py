@@ -14,6 +14,7 @@ import pytest
 from neuralcollapse._support.notation import typeset
 from neuralcollapse.cli import main
 from neuralcollapse.studies import PROFILES, Train, get, run_studies, studies
+from report_results import make_part, make_study
 
 pytestmark = pytest.mark.unchecked
 
@@ -105,6 +106,17 @@ def test_all_studies_at_smoke_size(tmp_path):
         assert facts["cells"]
         for kind, magic in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")):
             assert (tmp_path / outcome.study.id / f"figure.{kind}").read_bytes().startswith(magic)
+
+
+def test_the_list_counts_parts_and_those_that_hold(tmp_path, capsys):
+    parts = [make_part(), make_part(verdict="underpowered"), make_part(verdict="contradicted", kind="ours")]
+    make_study(tmp_path, "geometric/bound", profile="desk", verdict="underpowered", parts=parts)
+    assert main(["study", "list", "--out", str(tmp_path)]) == 0
+    rows = dict(line.split("\t", 1) for line in capsys.readouterr().out.splitlines())
+    said = rows["geometric/bound"].split("\t")
+    assert said[:2] == ["figure 11", "6 parts"]
+    assert said[3] == "underpowered, 1 of 2 parts hold (desk)"
+    assert rows["geometric/value"].split("\t")[3] == ""
 
 
 def test_the_list_as_json(capsys):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 
 from neuralcollapse.losses import CrossEntropy, Focal, LabelSmoothing, SquaredError
-from neuralcollapse.ufm import NormalizedUFM, Point, RegularizedUFM
+from neuralcollapse.ufm import NormalizedUFM, Point, RegularizedUFM, solve
 from theory.solve import minimise
 
 pytestmark = pytest.mark.unchecked
@@ -209,6 +209,41 @@ def slopes(problem: NormalizedUFM, point: Point) -> tuple[np.ndarray, np.ndarray
     w, h = point.W.clone().requires_grad_(), point.H.clone().requires_grad_()
     CrossEntropy()(problem.temperature * h @ w.T, problem.labels).backward()
     return (w * w.grad).detach().sum(1).numpy(), (h * h.grad).detach().sum(1).numpy()
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(2, 6), st.floats(0.1, 20), seeds)
+@few
+def test_normalized_lemma_1_one_feature_a_class_is_enough(count, samples, dim, tau, seed):
+    """(11): the value is the mean over i of those with one feature a class, the i-th; equal ones attain the least."""
+    problem, single = (NormalizedUFM("ce", count, n, dim, tau) for n in (samples, 1))
+    point = problem.random_point(seed)
+    parts = [Point(point.W, point.H[i::samples]) for i in range(samples)]  # rows of H are sorted by class
+    values = [single.value(part) for part in parts]
+    assert problem.value(point) == pytest.approx(np.mean(values), rel=1e-12)
+    best = parts[int(np.argmin(values))]
+    repeated = Point(point.W, best.H.repeat_interleave(samples, 0))
+    assert problem.value(repeated) == pytest.approx(min(values), rel=1e-12)
+    assert min(values) >= single.optimum().value - 1e-12
+
+
+@given(st.integers(3, 6), st.integers(1, 3), st.floats(0.5, 5), seeds)
+@settings(max_examples=15, deadline=None)
+def test_normalized_lemma_2_critical_points_beside_collapse(count, samples, tau, seed):
+    """(20), H'G_k = alpha_k w_k and W'g_i = beta_i h_i, at saddles (ends of descents in a plane) and not elsewhere."""
+    plane = NormalizedUFM("ce", count, samples, 2, tau)
+    end = solve(plane, "trust-region", seed=seed, tol=1e-11, record=()).point
+    problem = NormalizedUFM("ce", count, samples, 4, tau)
+    saddle = Point(*(torch.nn.functional.pad(rows, (0, 2)) for rows in (end.W, end.H)))
+
+    def off(point: Point) -> float:
+        p = torch.softmax(tau * point.H @ point.W.T, 1)
+        g = (p - torch.nn.functional.one_hot(problem.labels, count)) / len(p)
+        pairs = ((g.T @ point.H, point.W), (g @ point.W, point.H))
+        return max(float((pull - (pull * rows).sum(1, keepdim=True) * rows).norm()) for pull, rows in pairs)
+
+    assert off(saddle) < 1e-9
+    assert problem.value(saddle) > problem.optimum().value - 1e-12
+    assert off(problem.random_point(seed)) > 1e-3
 
 
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(2, 6), st.floats(0.1, 20), seeds)

@@ -37,7 +37,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
 
     """
     from ..studies import get, studies
-    from ._output.study_tables import figures_of, print_list, verdicts_in
+    from ._output.study_tables import figures_of, parts_of, print_list, verdicts_in
     from ._output.terminal import write_tabs
 
     every = [get(name) for name in studies]
@@ -52,7 +52,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
                     "question": one.question,
                     "claims": [claim.says for claim in one.claims if claim.kind == "paper"],
                     "costs": dict(one.costs),
-                    "verdict": verdicts.get(one.id),
+                    "verdict": verdicts[one.id].words if one.id in verdicts else None,
                 }
                 for one in every
             ]
@@ -63,8 +63,14 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
         print_list(console, every, verdicts)
     else:
         write_tabs(
-            ("study", "figures", "cost", "verdict", "question"),
-            [(one.id, figures_of(one), one.costs["desk"], verdicts.get(one.id, ""), one.question) for one in every],
+            ("study", "figures", "parts", "cost", "verdict", "question"),
+            [
+                (
+                    *(one.id, figures_of(one), parts_of(one), one.costs["desk"]),
+                    *(verdicts[one.id].words if one.id in verdicts else "", one.question),
+                )
+                for one in every
+            ],
         )
     say_next("neuralcollapse study show ID", "neuralcollapse study run ID --profile smoke|desk|paper")
 

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._support.notation import typeset
 from .progress import MARKS
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ...studies import Claim, Planned, Profile, Study
 
-__all__ = ["figures_of", "print_list", "print_study", "study_facts", "verdicts_in"]
+__all__ = ["figures_of", "parts_of", "print_list", "print_study", "study_facts", "verdicts_in"]
 
 SEED = "seed"
 SOURCES = {"text": "from the paper's text", "code": "from its released code", "guess": "our guess"}
@@ -28,30 +28,45 @@ def figures_of(study: "Study") -> str:
     return ", ".join(words + [figure for figure in study.figures if figure not in plain])
 
 
-def verdicts_in(folder: Path) -> dict[str, str]:
+class Judged(NamedTuple):
+    """A study's verdict, and in words how many of the paper's parts hold, at which profile."""
+
+    verdict: str
+    words: str
+
+
+def parts_of(study: "Study") -> str:
+    """How many things the paper says: "5 parts"."""
+    count = sum(claim.kind == "paper" for claim in study.claims)
+    return f"{count} part{'' if count == 1 else 's'}"
+
+
+def verdicts_in(folder: Path) -> dict[str, Judged]:
     """What a folder of results says of each plain study, where it can be read."""
     import json
 
-    found: dict[str, str] = {}
+    found: dict[str, Judged] = {}
     for path in folder.glob("*/*/study.json"):
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
             if facts["profile"] != "smoke" and not facts.get("variation"):
-                found[facts["id"]] = f"{facts['verdict']} ({facts['profile']})"
+                own = [part["verdict"] for part in facts["parts"] if part["kind"] == "paper"]
+                count = f"{own.count('holds')} of {len(own)} parts hold"
+                found[facts["id"]] = Judged(facts["verdict"], f"{facts['verdict']}, {count} ({facts['profile']})")
         except (KeyError, OSError, TypeError, ValueError):
             continue
     return found
 
 
-def print_list(console: "Console", every: Sequence["Study"], verdicts: Mapping[str, str]) -> None:
+def print_list(console: "Console", every: Sequence["Study"], verdicts: Mapping[str, Judged]) -> None:
     """Two lines a study, whatever the width: its name with what fits beside it, and its question."""
     from rich.text import Text
 
     for one in every:
-        said = verdicts.get(one.id, "")
+        said = verdicts.get(one.id)
         head = Text(one.id, style="bold")
         for words, style in (
-            (said, MARKS.get(said.partition(" ")[0], "")),
+            (said.words, MARKS.get(said.verdict, "")) if said else (parts_of(one), ""),
             (figures_of(one), ""),
             (one.costs["desk"], ""),
         ):
