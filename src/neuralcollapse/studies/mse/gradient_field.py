@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._support.notation import typeset
 from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
@@ -15,7 +16,7 @@ from ._slices import AREAS, LOSSES, NORM, SCALES, descent_field, grid
 CLASSES = {"smoke": (10, None), "desk": (10, 100, None), "paper": (10, 100, None)}
 """None: the limit of many classes."""
 POINTS = {"smoke": 60, "desk": 400, "paper": 400}
-ARROWS = 11
+ARROWS = 9
 NEAR = 1.2
 """Angles above this one are near the decision boundary."""
 ROUNDING = 1e-9
@@ -185,7 +186,7 @@ class GradientField(Study):
                 min(gains.values()),
                 why=f"Mean cosines in the limit, s up to {NORM:g}: {_listed(limit, 'alignment')}. In the limit the "
                 f"mean is lower than that of vanilla MSE for {', '.join(lost) or 'none'}: the area decides.",
-                table=rows,
+                table=[{**row, "K": row["K"] or "many"} for row in rows],
             ),
             "turned-away": Evidence.exact(
                 max(limit[name]["predicted_wrongly"] for name in SCALES),
@@ -210,7 +211,7 @@ class GradientField(Study):
                 if axis is axes[0, 0]:
                     picture.colorbar(arrows, ax=axes, aspect=40, pad=0.01, label=r"cosine with falling $\theta$")
                 text = rf"cosine at $\pi/2$: {value['alignment_at_right_angle']:.2f}"
-                axis.set_title(f"{name}\n{text}" if count == counts[0] else text)
+                axis.set_title(f"{typeset(name)}\n{text}" if count == counts[0] else text)
             row[0].set_ylabel(("many classes" if count is None else f"K = {count}") + "\n" + r"angle $\theta$")
         for axis in axes[-1]:
             axis.set_xlabel("norm s")
