@@ -24,9 +24,6 @@ LOSSES = {
     "squared-error": "squared-error",
 }
 CLASSES = {"smoke": (3,), "desk": (3, 5, 10), "paper": (3, 5, 10, 20)}
-TRIALS = {"smoke": 1, "desk": 3, "paper": 10}
-FIRST_SEED = 10
-"""Below are the pilots'."""
 OPTIONS = {"tol": 1e-10, "max_iter": 20_000, "record": ("value", "nc1"), "every": 100}
 WIDE, NARROW = "d >= K - 1", "d < K - 1"
 
@@ -98,6 +95,7 @@ class RegularizedValue(Study):
         "n, d and the decays are ours.",
     }
     provenance = {"model and closed forms": "text", "K, n, d, decays, starts": "guess"}
+    final_seeds = {"smoke": (0,), "desk": (10, 11, 12), "paper": tuple(range(10))}
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
         for loss, spec in LOSSES.items():
@@ -108,9 +106,10 @@ class RegularizedValue(Study):
                             decay = BIAS_DECAY if bias else None
                             problem = RegularizedUFM(spec, count, PER_CLASS, dim, pair[0], pair[1], decay)
                             labels = {"loss": loss, "K": count, "d": dim, "decays": DECAYS.index(pair), "bias": bias}
-                            for trial in range(TRIALS[profile]):
-                                cell = Solve(problem, "gradient-descent", FIRST_SEED + trial, OPTIONS)
-                                yield Planned(cell, {**labels, "trial": trial})
+                            for seed in self.seeds(profile):
+                                yield Planned(
+                                    Solve(problem, "gradient-descent", seed, OPTIONS), {**labels, "seed": seed}
+                                )
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         found: dict[str, list[float]] = {claim.name: [] for claim in self.claims}
