@@ -185,11 +185,11 @@ UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
 
 @contextmanager
 def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
-    """Keep other processes from writing in ``folder``, which is made if it is missing, and removed if nothing
-    came to be in it.
+    """Keep other processes from writing in ``folder``.
 
-    The lock is held on the file ``name`` in it, which says who writes and is gone afterwards. One that a killed process
-    left behind locks nothing. Where the system or the file system knows no such locks, nothing is locked.
+    It is made if it is missing, and removed if nothing came to be in it. The lock is held on the file ``name`` in it,
+    which says who writes and is gone afterwards. One that a killed process left behind locks nothing. Where the system
+    or the file system knows no such locks, nothing is locked.
 
     Raises:
         ValueError: if another process holds the lock; the line names it.

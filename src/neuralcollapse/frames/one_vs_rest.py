@@ -37,7 +37,7 @@ class OneVsRest:
 
     @property
     def smallest(self) -> float:
-        """The rho = min_k dist_k, what a softmax code maximises over unit rows (Jiang et al. 2023)."""
+        """rho = min_k dist_k, what a softmax code maximises over unit rows (Jiang et al. 2023)."""
         return float(self.distances.min())
 
     @property

@@ -24,7 +24,7 @@ LONGEST_NAME = 20
 class PhaseDiagram:
     """Regimes on a grid of decays: axis 0 is the weight decay, axis 1 the feature decay.
 
-    ``boundary`` has, for contrastive losses, the values of s = sqrt(n lW lH) between which zero and collapse exchange:
+    ``boundary`` has, for losses of margins, the values of s = sqrt(n lW lH) between which zero and collapse exchange:
     the boundaries are hyperbolas lW lH = s^2/n.
     """
 

@@ -119,7 +119,7 @@ class SquaredError(LogitLoss):
         return SquaredErrorStack(labels, num_classes, self.alpha, self.target)
 
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """Target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
+        """target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
         true = dual.gather(1, labels[:, None]).squeeze(1)
         wrong = dual.scatter(1, labels[:, None], 0.0)
         return self.target * true + 0.5 * (wrong.square().sum(1) + true.square() / self.alpha)

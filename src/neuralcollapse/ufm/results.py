@@ -42,7 +42,7 @@ CHECKED = ("point.safetensors", "history.jsonl")
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """A global minimum in closed form.
+    """A global minimum: in closed form, or by a convex program with a certificate (regime "convex program").
 
     ``regime`` names which solution it is. ``proved`` says whether it is proved to be global; where it is ``False``
     (a few corners, named in ``note``) it is the lowest value known. ``logit_scale`` is z_true - z_other at the class
@@ -136,8 +136,8 @@ class Trace:
     ``history`` maps a column's name to its entries, one a recorded iteration ("iteration" and "seconds"
     besides what was asked for); ``pandas.DataFrame(trace.history)`` is the table. ``outcome`` is one word:
     "converged", "max_iter", "max_seconds", "stalled" (rounding allows no further decrease) or "saddle" (a
-    strict saddle that this method does not leave); ``message`` is the sentence. ``regime`` names the closed-
-    form solution that was reached, if it was.
+    strict saddle that this method does not leave); ``message`` is the sentence. ``regime`` names the closed form that
+    was reached, if one was.
     """
 
     point: Point
@@ -206,8 +206,7 @@ class Trace:
         return [dict(zip(self.history, row, strict=True)) for row in zip(*self.history.values(), strict=True)]
 
     def save(self, folder: str | Path) -> None:
-        """Write ``point.safetensors``, ``history.jsonl``, ``seconds.json`` and, last, ``trace.json`` into
-        ``folder``.
+        """Write the trace into ``folder``: point.safetensors, history.jsonl, seconds.json and, last, trace.json.
 
         Times have a file of their own: the others are the same, byte by byte, whenever the solve is repeated.
         ``trace.json`` has checksums of them and of itself, so that a damaged trace is not taken for a whole one.

@@ -1,6 +1,6 @@
-"""ArrayFile from files of other programs, never executed: ``.npz``, ``.npy``, ``.safetensors``, ``.parquet``, ``.pt``.
+"""Arrays from files of other programs, never executed: ``.npz``, ``.npy``, ``.safetensors``, ``.parquet``, ``.pt``.
 
-Nothing is unpickled but plain tensors. ArrayFile that lie uncompressed in their file are mapped into memory, so a
+Nothing is unpickled but plain tensors. Arrays that lie uncompressed in their file are mapped into memory, so a
 file may be larger than it; an array that must be unpacked is measured first, and refused if it would not fit.
 """
 

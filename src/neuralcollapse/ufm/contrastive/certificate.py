@@ -59,7 +59,7 @@ def certify_contrastive(problem: "ContrastiveUFM", point: Point, tolerance: floa
 
 
 def _directions(point: Point, vector: Tensor) -> Iterator[Point]:
-    """DH = v a' with H a = 0 and v the lowest eigenvector of G - diag y: curvature 2 tau^2 lambda_min."""
+    """dH = v a' with H a = 0 and v the lowest eigenvector of G - diag y: curvature 2 tau^2 lambda_min."""
     values, vectors = torch.linalg.eigh(point.H.T @ point.H)
     if float(values[0]) <= 1e-12 * float(values[-1]):
         yield Point(None, torch.outer(vector, vectors[:, 0]))

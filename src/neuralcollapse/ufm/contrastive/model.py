@@ -33,7 +33,7 @@ class ContrastiveUFM(SphereProblem):
 
     @property
     def temperature(self) -> float:
-        """Tau."""
+        """tau."""
         return self.loss.temperature
 
     def linearize(self, point: Point) -> SphereContrast:

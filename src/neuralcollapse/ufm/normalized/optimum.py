@@ -1,7 +1,7 @@
 """Closed forms for the normalised model, balanced classes.
 
 Unit rows bound the mean margin: z_true - mean z_other <= K tau/(K-1), with equality iff the classifiers sum to zero and
-features equal them; equal margins then make them a simplex ETF. A contrastive loss that still falls there has neural
+features equal them; equal margins then make them a simplex ETF. A loss of margins that still falls there has neural
 collapse as its minimiser. One whose minimum is at a smaller margin a (label smoothing above the critical temperature)
 reaches it with features that spread: then the minimum does not depend on tau.
 """
@@ -58,7 +58,7 @@ def normalized_optimum(problem: "NormalizedUFM") -> Optimum:
 
 
 def _collapsed(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
-    """F = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
+    """f* = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
     count = problem.num_classes
     margin = count * problem.temperature / (count - 1)
     true = 1 / (1 + (count - 1) * math.exp(-margin))
@@ -121,7 +121,7 @@ def simplices_value(sizes: list[int], temperature: float) -> float:
 
 
 def _spread(problem: "NormalizedUFM", loss: LogitLoss, critical: float) -> Optimum:
-    """Tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
+    """tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
     count, dim = problem.num_classes, problem.dim
     margin = critical * count / (count - 1)
     value = float(loss.margin_value(margin, count))

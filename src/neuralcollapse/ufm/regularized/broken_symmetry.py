@@ -1,4 +1,4 @@
-"""Contrastive losses that are not convex, with a bias, near the first-order transition.
+"""Losses of margins that are not convex, with a bias, near the first-order transition.
 
 There the symmetric solution need not be global (losses, Theorem 1, does not hold for the focal loss): it can pay to
 learn only m of the K classes and to shift the bias between learned and unlearned ones. The family searched here has

@@ -2,7 +2,7 @@
 
 In the logits the model is min_{Z, b} g(Z + 1b') + mu |Z|_* + lb/2 |b|^2, mu = sqrt(lW lH) (rank Z <= d). For any L with
 spectral norm at most mu, -g*(L) - |L'1|^2/(2 lb) is a lower bound: L'1 = 0 is needed for lb = 0, and the last term is
-absent without a bias. It is absent too for balanced contrastive losses, where by symmetrisation b = 0 is optimal.
+absent without a bias. It is absent too for balanced losses of margins, where by symmetrisation b = 0 is optimal.
 """
 
 import math
@@ -106,9 +106,10 @@ def _doubt(problem: "RegularizedUFM") -> str:
 
 
 def _directions(problem: "RegularizedUFM", point: Point, norm: float, left: Tensor, right: Tensor) -> Iterator[Point]:
-    """geometric, eq. (39): with G's top singular vectors and a unit a in the null space of W and H,
+    """dW = (lH/lW)^(1/4) u a', dH = -(lW/lH)^(1/4) v a': curvature -2 (|G| - mu) before scaling to unit length.
 
-    dW = (lH/lW)^(1/4) u a', dH = -(lW/lH)^(1/4) v a': curvature -2 (|G| - mu) before scaling to unit length.
+    u and v are G's top singular vectors (of its columns and its rows), a is a unit vector in the null space of W and H
+    (geometric, eq. (39)).
     """
     if problem.mu == 0 or norm <= problem.mu:
         return

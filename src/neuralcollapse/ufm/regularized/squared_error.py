@@ -85,7 +85,7 @@ def _zero_threshold(loss: SquaredError, count: int, decay: float) -> float:
 
 
 def _low_rank(loss: SquaredError, problem: "RegularizedUFM", decay: float) -> SquaredErrorSolution:
-    """Alpha = 1 and too few dimensions: x = M - K s on any rank-d projector (perpendicular to 1 with a bias)."""
+    """alpha = 1 and too few dimensions: x = M - K s on any rank-d projector (perpendicular to 1 with a bias)."""
     count, dim, target = problem.num_classes, problem.dim, loss.target
     anywhere = decay == math.inf
     s = problem.s / target

@@ -58,9 +58,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Column:
-    """A measure by name: how it is computed, and what it costs in products of order N K d and in small
-    operations.
-    """
+    """How a measure is computed, and what it costs: products of order N K d, small operations, decompositions."""
 
     measure: Callable[[Snapshot], float | None]
     products: float = 0.0

@@ -270,9 +270,7 @@ class _Run:
         return state.value - self.lower <= gap
 
     def _second_order_check(self, objective: Objective, state: State) -> Certificate | None:
-        """The certificate of a point that has a small gradient but is known not to be, or may not be, a
-        minimum.
-        """
+        """The certificate of a point with a small gradient that is no minimum; None where it may be one."""
         regime, _ = reached(self.optimum, state.value)
         if regime is not None or (self.optimum is None and not self.method.leaves_saddles):
             return None
