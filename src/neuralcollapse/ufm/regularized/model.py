@@ -133,11 +133,18 @@ class RegularizedUFM(LogitProblem):
 
         Classes of equal count n are told apart from one another at the optimum if and only if n is above N^2 lW lH
         (divided by (1 - eps)^2 for label smoothing, by omega_k^2 for class weights: then one number a class), whatever
-        the other classes are, with any bias. For the squared error without a bias it holds for every class alone.
+        the other classes are, with any bias. For the squared error without a bias every class is by itself, and the
+        threshold is N^2 lW lH/(alpha M)^2; so it is with non-negative features for cross-entropy without a bias, where
+        the threshold is K/(K-1) times as large.
 
         >>> model = RegularizedUFM("ce", 4, [50, 50, 5, 5], 6, weight_decay=0.01, feature_decay=0.05)
         >>> round(model.count_threshold(), 9)
         6.05
+
+        Raises:
+            NotImplementedError: where none is known: other losses, the squared error with a bias, and non-negative
+                features with a bias (but for balanced classes) or an adjusted loss.
+
         """
         return count_threshold(self)
 
