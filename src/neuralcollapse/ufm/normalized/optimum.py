@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ... import frames
 from ..._support.roots import root
-from ...frames import orthogonal_simplices
+from ...frames.simplex import fourier_modes
 from ...losses import CrossEntropy, LogitLoss, SquaredError, logit_loss
 from ..point import Point
 from ..results import Optimum
@@ -46,18 +46,18 @@ def normalized_optimum(problem: "NormalizedUFM") -> Optimum:
         raise NotImplementedError("the closed form is known for balanced classes only (per_class is a list of counts)")
     loss, count = problem.loss, problem.num_classes
     if isinstance(loss, SquaredError):
-        return _squared_error(problem, loss)
+        return _squared_error_optimum(problem, loss)
     if not loss.depends_on_margins:
         raise NotImplementedError(f"no closed form is known for the loss {loss.spec}")
     if problem.dim < count - 1:
-        return _code(problem, loss)
+        return _code_optimum(problem, loss)
     critical = critical_temperature(loss, count)
     if problem.temperature > critical:
-        return _spread(problem, loss, critical)
-    return _collapsed(problem, loss)
+        return _spread_optimum(problem, loss, critical)
+    return _collapsed_optimum(problem, loss)
 
 
-def _collapsed(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
+def _collapsed_optimum(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     """f* = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
     count = problem.num_classes
     margin = count * problem.temperature / (count - 1)
@@ -72,7 +72,7 @@ def _collapsed(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     )
 
 
-def _code(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
+def _code_optimum(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     """More classes than a simplex has room for: the best codes known (numerical; not proved).
 
     K = 2d: the cross-polytope, log(1 + e^(-2 tau) + (2d-2) e^(-tau)) for cross-entropy. d = 2: the regular polygon.
@@ -87,10 +87,10 @@ def _code(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     if dim == 2 and count > 4:
         regime, rows = "polygon", frames.softmax_code(count, 2)
     elif count == 2 * dim:
-        regime, rows = "cross-polytope", orthogonal_simplices([2] * dim)
+        regime, rows = "cross-polytope", frames.orthogonal_simplices([2] * dim)
     else:
         sizes = min(partitions(count, count - dim), key=lambda sizes: simplices_value(sizes, problem.temperature))
-        regime, rows = "orthogonal simplices " + "+".join(str(size) for size in sizes), orthogonal_simplices(sizes)
+        regime, rows = "orthogonal simplices " + "+".join(map(str, sizes)), frames.orthogonal_simplices(sizes)
         note = "the best orthogonal simplices; lower points are known for some sizes and temperatures"
     logits = problem.temperature * rows @ rows.T
     value = float(loss(logits, torch.arange(count)))
@@ -120,7 +120,7 @@ def simplices_value(sizes: list[int], temperature: float) -> float:
     return math.fsum(terms)
 
 
-def _spread(problem: "NormalizedUFM", loss: LogitLoss, critical: float) -> Optimum:
+def _spread_optimum(problem: "NormalizedUFM", loss: LogitLoss, critical: float) -> Optimum:
     """tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
     count, dim = problem.num_classes, problem.dim
     margin = critical * count / (count - 1)
@@ -178,25 +178,13 @@ def _equal_height_simplex(count: int, cosine: float) -> Tensor:
 
     flat = count / (count - 1)
     weight = flat if excess(flat) >= 0 else root(excess, 1e-12, flat)
-    modes = _all_fourier_modes(count)
+    modes = fourier_modes(count, count - 1)
     spectrum = torch.full((count - 1,), (count - 2 * weight) / others, dtype=torch.float64)
     spectrum[:2] = weight
     return modes * spectrum.sqrt()
 
 
-def _all_fourier_modes(count: int) -> Tensor:
-    """K-1 orthonormal columns perpendicular to 1, in cosine and sine pairs of rising frequency."""
-    angle = 2 * math.pi / count * torch.arange(count, dtype=torch.float64)
-    columns = []
-    for mode in range(1, count // 2 + 1):
-        columns.append(torch.cos(mode * angle))
-        if 2 * mode != count:
-            columns.append(torch.sin(mode * angle))
-    modes = torch.stack(columns, dim=1)
-    return modes / modes.norm(dim=0)
-
-
-def _squared_error(problem: "NormalizedUFM", loss: SquaredError) -> Optimum:
+def _squared_error_optimum(problem: "NormalizedUFM", loss: SquaredError) -> Optimum:
     """z_y = tau <h, w_y> <= tau, so f >= alpha/2 (M - tau)_+^2, attained with wrong logits 0 whenever d >= K."""
     count, dim = problem.num_classes, problem.dim
     if dim < count:
