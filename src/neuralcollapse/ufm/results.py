@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-__all__ = ["Certificate", "Optimum", "Outcome", "Trace", "Verdict"]
+__all__ = ["Certificate", "HistoryColumn", "HistoryRow", "Optimum", "Outcome", "Trace", "Verdict"]
 
 Verdict = Literal["global minimum", "strict saddle", "not a critical point", "undecided"]
 """What kind of point it is."""
@@ -33,6 +33,11 @@ UNDECIDED: Final = "undecided"
 
 Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle"]
 """How a solve ended."""
+
+HistoryRow = dict[str, float | None]
+"""A recorded iteration: its number, the seconds since the start, and the columns asked for; None for no value."""
+HistoryColumn = list[float | None]
+"""A column of a history, one entry a recorded iteration."""
 
 POINTS_FILE = "points.safetensors"
 FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
@@ -201,7 +206,7 @@ class Trace:
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
         return {"problem": json.loads(self.problem.to_json()), **facts}
 
-    def rows(self) -> list[dict[str, float | None]]:
+    def rows(self) -> list[HistoryRow]:
         """The history, one mapping a recorded iteration."""
         return [dict(zip(self.history, row, strict=True)) for row in zip(*self.history.values(), strict=True)]
 
@@ -245,7 +250,7 @@ class Trace:
             lines = (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
             problem = Problem.from_json(json.dumps(facts.pop("problem")))
-            history: dict[str, list[float | None]] = {"iteration": [row["iteration"] for row in rows]}
+            history: dict[str, HistoryColumn] = {"iteration": [row["iteration"] for row in rows]}
             history["seconds"] = list(times["history"])
             for name in rows[0]:
                 history.setdefault(name, [row[name] for row in rows])

@@ -13,13 +13,11 @@ from ..._support.machine import keep_freed_blocks, torch_threads
 from ..objectives.base import Objective, State
 from ..point import Point
 from ..problem import Problem
-from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, Optimum, Outcome, Trace
+from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, HistoryRow, Optimum, Outcome, Trace
 from .history import USUAL, HistoryRecorder, check_record, sparing_interval
 from .method import Method, methods_registry
 
 __all__ = ["Iterate", "SolveOptions", "methods", "perturb", "solve"]
-
-Row = dict[str, float | int | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +81,7 @@ def solve(
     max_seconds: float | None = None,
     every: int | None = None,
     perturbation: float = 0.0,
-    on_record: Callable[[Row], None] | None = None,
+    on_record: Callable[[HistoryRow], None] | None = None,
     on_iteration: Callable[[Iterate], None] | None = None,
 ) -> Trace:
     """Minimise ``problem`` from ``start`` (a random point drawn from ``seed`` if None).
@@ -116,7 +114,7 @@ def solve(
     if options.perturbation:
         begin = perturb(problem, begin, options.perturbation, seed)
     used = start is None or options.perturbation > 0
-    run = _Run(problem, way, options, on_record, on_iteration)
+    run = SolveLoop(problem, way, options, on_record, on_iteration)
     # Inference mode makes small operations a fifth cheaper, but its tensors may not leave it: points are copied after.
     keep_freed_blocks()
     with torch_threads(1), torch.inference_mode():
@@ -148,7 +146,7 @@ def perturb(problem: Problem, point: Point, size: float, seed: int) -> Point:
     return problem.retract(point, direction * (size / length))
 
 
-class _Run:
+class SolveLoop:
     """One solve: the loop, and the words for how it ended. The trace has the recast problem's point."""
 
     def __init__(
@@ -156,7 +154,7 @@ class _Run:
         problem: Problem,
         method: Method,
         options: SolveOptions,
-        on_record: Callable[[Row], None] | None,
+        on_record: Callable[[HistoryRow], None] | None,
         on_iteration: Callable[[Iterate], None] | None,
     ):
         self.problem, self.method, self.options = problem, method, options
@@ -216,7 +214,7 @@ class _Run:
                 if verdict is None:
                     return "converged", f"the gradient norm is {norm:.1e}", state, iteration
                 if verdict.verdict == STRICT_SADDLE and self.method.leaves_saddles:
-                    away = _leave(objective, state, verdict)
+                    away = _leave_saddle(objective, state, verdict)
                     if away is not None:
                         state, iteration, unchecked_until = away, iteration + 1, iteration + 1
                         path = self.method.iterate(objective, state)
@@ -296,7 +294,7 @@ def reached(optimum: Optimum | None, value: float) -> tuple[str | None, str]:
     return None, f"the value is {above:.3g} above that of the closed form, regime {optimum.regime!r}"
 
 
-def _leave(objective: Objective, state: State, certificate: Certificate) -> State | None:
+def _leave_saddle(objective: Objective, state: State, certificate: Certificate) -> State | None:
     """The lowest of states at steps of many lengths along both senses of the escape direction."""
     assert certificate.escape is not None
     direction = objective.flatten(certificate.escape)

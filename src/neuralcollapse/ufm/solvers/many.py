@@ -18,7 +18,7 @@ from ..point import Point
 from ..problem import Problem
 from ..regularized import RegularizedUFM
 from ..results import Trace
-from .batched import fits, obstacle, solve_batch
+from .batched import batch_pays, obstacle, solve_batch
 from .loop import SolveOptions, perturb, resolve_method, solve
 from .method import Method
 
@@ -69,15 +69,15 @@ def solve_many(
     done: dict[int, Trace] = {}
     with nullcontext() if folder is None else locked(folder):
         if folder is not None:
-            done = _prepare(folder, problem, way, numbers, options, resume, tell)
+            done = _earlier_trials(folder, problem, way, numbers, options, resume, tell)
         for trace in done.values():
             if on_trial is not None:
                 on_trial(trace)
         waiting = [seed for seed in numbers if seed not in done]
         wanted = False if batched is None and (folder is not None or workers is not None) else batched
-        if waiting and _together(problem, way, chosen, wanted, len(waiting), tell):
+        if waiting and _as_one_batch(problem, way, chosen, wanted, len(waiting), tell):
             assert isinstance(problem, RegularizedUFM | NormalizedUFM)
-            for seed, trace in _batch(problem, way, waiting, start, chosen):
+            for seed, trace in _solve_together(problem, way, waiting, start, chosen):
                 if trace is None:
                     continue
                 if folder is not None:
@@ -86,14 +86,14 @@ def solve_many(
                 if on_trial is not None:
                     on_trial(trace)
         jobs = [(problem.to_json(), way, seed, start, options, folder) for seed in numbers if seed not in done]
-        for seed, trace in _run(jobs, count):
+        for seed, trace in _run_jobs(jobs, count):
             done[seed] = trace
             if on_trial is not None:
                 on_trial(trace)
     return [done[seed] for seed in numbers]
 
 
-def _together(
+def _as_one_batch(
     problem: Problem,
     method: Method,
     options: SolveOptions,
@@ -109,10 +109,10 @@ def _together(
         raise ValueError(f"batched=True: {why}")
     if batched is None and why is not None and trials > 1:
         tell(f"one solve a trial: {why}")
-    return why is None and (batched is True or fits(problem, trials))
+    return why is None and (batched is True or batch_pays(problem, trials))
 
 
-def _batch(
+def _solve_together(
     problem: RegularizedUFM | NormalizedUFM,
     method: Method,
     seeds: list[int],
@@ -132,10 +132,10 @@ def trial_folder(out: Path, seed: int) -> Path:
     return out / f"trial-{seed:04d}"
 
 
-Job = tuple[str, Method, int, Point | None, dict[str, Any], Path | None]
+TrialJob = tuple[str, Method, int, Point | None, dict[str, Any], Path | None]
 
 
-def _trial(job: Job) -> tuple[int, Trace]:
+def _run_job(job: TrialJob) -> tuple[int, Trace]:
     text, method, seed, start, options, folder = job
     trace = solve(Problem.from_json(text), method, start, seed, **options)
     if folder is not None:
@@ -143,9 +143,9 @@ def _trial(job: Job) -> tuple[int, Trace]:
     return seed, trace
 
 
-def _run(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
+def _run_jobs(jobs: list[TrialJob], workers: int) -> Iterator[tuple[int, Trace]]:
     if workers <= 1 or len(jobs) <= 1:
-        yield from map(_trial, jobs)
+        yield from map(_run_job, jobs)
         return
     left = {job[2]: job for job in jobs}
     for attempt in range(1, ATTEMPTS + 1):
@@ -162,9 +162,9 @@ def _run(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
                 ) from None
 
 
-def _run_in_pool(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
+def _run_in_pool(jobs: list[TrialJob], workers: int) -> Iterator[tuple[int, Trace]]:
     with worker_pool(workers) as pool:
-        waiting = {pool.submit(_trial, job) for job in jobs}
+        waiting = {pool.submit(_run_job, job) for job in jobs}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -183,7 +183,7 @@ def _checked_seeds(seeds: Iterable[int]) -> list[int]:
     return numbers
 
 
-def _prepare(
+def _earlier_trials(
     folder: Path,
     problem: Problem,
     method: Method,
