@@ -9,7 +9,7 @@ from torch import Tensor, distributed
 from torch.utils.data import DistributedSampler
 
 from .._support.checks import describe
-from .inputs import NonFiniteError
+from .inputs import NonFiniteError, length_of
 
 __all__ = ["MeasuringTeam", "Shares", "gather_rows", "rank_of", "sum_over", "team_of", "world_of"]
 
@@ -88,12 +88,12 @@ class Shares:
         self.distributed = False
         if isinstance(sampler, DistributedSampler):
             self.distributed = True
-            self._total, self._stride, self._rank = _length(sampler.dataset), sampler.num_replicas, sampler.rank
+            self._total, self._stride, self._rank = length_of(sampler.dataset), sampler.num_replicas, sampler.rank
         elif int(getattr(batches, "num_processes", 1) or 1) > 1:
             self.distributed = True
             if not getattr(batches, "split_batches", False):
                 self._total, self._size = (
-                    _length(getattr(loader, "dataset", None)),
+                    length_of(getattr(loader, "dataset", None)),
                     getattr(batches, "batch_size", None),
                 )
                 self._stride = int(getattr(batches, "num_processes", 1))
@@ -117,13 +117,6 @@ class Shares:
             places = (self._rank + batch * self._stride) * self._size + torch.arange(size)
         kept = places < self._total
         return None if bool(kept.all()) else kept
-
-
-def _length(dataset: Any) -> int | None:
-    try:
-        return len(dataset)
-    except TypeError:
-        return None
 
 
 def _device_of(group: Any) -> torch.device:

@@ -1,7 +1,7 @@
 """Running a model over a loader to look at it: in evaluation mode, eagerly, and leaving everything as it was."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, flag, integer
+from ..inputs import length_of
 from .batches import BatchReader, to_device
 from .heads import unwrapped
 
@@ -98,14 +99,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
-
-
-def _length(loader: object) -> float | None:
-    """How many batches a loader has, where it knows: one over a stream has a length that cannot be asked for."""
-    try:
-        return float(len(loader)) if isinstance(loader, Sized) else None
-    except TypeError:
-        return None
 
 
 class ModelRun:
@@ -200,7 +193,7 @@ class ModelRun:
         from rich.console import Console
         from rich.progress import track
 
-        total = _length(self.loader)
+        total = length_of(self.loader)
         if self.limit is not None:
             total = self.limit if total is None else min(total, self.limit)
         return track(self.loader, "measuring", total=total, console=Console(stderr=True), transient=True)
