@@ -123,7 +123,7 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
     Forked ones would inherit the threads' locks of this one in whatever state they are.
     """
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare)
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_worker)
     try:
         yield pool
     except BaseException:
@@ -135,7 +135,7 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown()
 
 
-def _prepare() -> None:
+def _prepare_worker() -> None:
     """One torch thread; the interrupt key is left to the parent, which ends the workers; without it they end too."""
     import torch
 

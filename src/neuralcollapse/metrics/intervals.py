@@ -116,7 +116,7 @@ class GroupedStatistics:
     @property
     def total(self) -> ClassStatistics:
         """The statistics of all groups together."""
-        return _merged(None, self.parts)
+        return _merged_statistics(None, self.parts)
 
     def report(
         self,
@@ -273,7 +273,7 @@ def first_statistics(
     if settings.needs & {"projection", "scatter"} and settings.passes is None:
         size = 8 * dim**2 * (settings.groups + 5)
         passes = 1 if size <= settings.memory_limit else 2
-        notes = () if passes == 1 else (_no_room(settings, size),)
+        notes = () if passes == 1 else (_no_room_note(settings, size),)
     grouped = GroupedStatistics(
         num_classes, dim, groups=settings.groups, passes=passes, ignore_label=settings.ignore_label
     )
@@ -306,7 +306,7 @@ def intervals_from(
     return replace(report, intervals=MappingProxyType({name: found[name] for name in report.values if name in found}))
 
 
-def _no_room(settings: Settings, size: int) -> str:
+def _no_room_note(settings: Settings, size: int) -> str:
     return (
         f"no intervals of nc1: the scatter matrices of {settings.groups} groups take {size / 1e9:.2g} GB, more than "
         f"memory_limit = {settings.memory_limit / 1e9:.2g} GB"
@@ -344,7 +344,7 @@ def with_intervals(
     notes = report.notes
     if scatter and size > memory_limit:
         scatter = False
-        notes += (_no_room(settings, size),)
+        notes += (_no_room_note(settings, size),)
     grouped = GroupedStatistics(
         geometry.num_classes, source.dim, groups=groups, passes=1 if scatter else 2, ignore_label=None
     )
@@ -397,7 +397,7 @@ def _decisions_without(parts: Sequence[SampleResults], sizes: Int[Tensor, " G"])
     return result
 
 
-def _merged(start: ClassStatistics | None, parts: Sequence[ClassStatistics]) -> ClassStatistics:
+def _merged_statistics(start: ClassStatistics | None, parts: Sequence[ClassStatistics]) -> ClassStatistics:
     result = None if start is None else copy.deepcopy(start)
     for part in parts:
         if result is None:
@@ -415,5 +415,5 @@ def _leave_one_out(rest: ClassStatistics | None, parts: Sequence[ClassStatistics
         yield rest
         return
     middle = len(parts) // 2
-    yield from _leave_one_out(_merged(rest, parts[middle:]), parts[:middle])
-    yield from _leave_one_out(_merged(rest, parts[:middle]), parts[middle:])
+    yield from _leave_one_out(_merged_statistics(rest, parts[middle:]), parts[:middle])
+    yield from _leave_one_out(_merged_statistics(rest, parts[:middle]), parts[middle:])

@@ -148,7 +148,7 @@ def look_at(
     run = ModelRun(model, loader, reader, max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = Measurement(model, options, team=team, shares=shares, custom=reader.custom, repeatable=run.repeatable)
-    _look(run, team, measurement)
+    _run_passes(run, team, measurement)
     report = measurement.report()
     return replace(report, notes=(*report.notes, *reader.notes, *run.notes))
 
@@ -193,13 +193,13 @@ def measure_layers(
     run = ModelRun(model, loader, BatchReader(forward, labels), max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = LayersMeasurement(inner, modules, pool, chosen, team, shares, run)
-    _look(run, team, measurement)
+    _run_passes(run, team, measurement)
     notes = (*run.reader.notes, *run.notes)
     reports = measurement.reports()
     return {name: replace(report, notes=(*report.notes, *notes)) for name, report in reports.items()}
 
 
-def _look(run: ModelRun, team: MeasuringTeam, measurement: Measurement | LayersMeasurement) -> None:
+def _run_passes(run: ModelRun, team: MeasuringTeam, measurement: Measurement | LayersMeasurement) -> None:
     """Take every batch, and once more where something is left to see and the loader can be run again."""
     with run.looking(measurement.remove):
         with team.failing_together():

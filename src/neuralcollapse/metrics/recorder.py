@@ -89,7 +89,7 @@ class Recorder:
         # Where they are: a copy, because a hook's tensor may be written to by what follows.
         self._kept.append((features.detach().clone(), targets.clone()))
         self._bytes += self._kept[-1][0].nbytes
-        if self._bytes > _room(features.device, self._settings.memory_limit):
+        if self._bytes > _feature_bytes(features.device, self._settings.memory_limit):
             self._stream()
 
     def _left_in(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -235,7 +235,7 @@ class RunSum:
         return bool(((self._total - other._total).abs() > slack).any())
 
 
-def _room(device: torch.device, limit: int) -> int:
+def _feature_bytes(device: torch.device, limit: int) -> int:
     """Bytes of features to keep: at most an eighth of what an accelerator has left, since they are joined later."""
     if device.type != "cuda":
         return limit

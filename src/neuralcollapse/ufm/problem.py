@@ -184,7 +184,7 @@ class Problem(ABC):
         """
         given = {field: getattr(self, field.name) for field in MODEL_FIELDS[self.kind]}
         return {
-            field.name: _plain(field, value)
+            field.name: _as_json(field, value)
             for field, value in given.items()
             if not (field.quiet and value == field.default)
         }
@@ -246,7 +246,7 @@ class Problem(ABC):
         return seed if isinstance(seed, Generator) else torch.Generator().manual_seed(integer("seed", seed))
 
 
-def _plain(field: ModelField, value: Any) -> Any:
+def _as_json(field: ModelField, value: Any) -> Any:
     """A field's value as JSON has it."""
     if field.kind == "loss":
         return value.spec

@@ -10,14 +10,14 @@ from ..._support.checks import integer
 from ..._support.machine import running_ray, worker_pool
 from .shards import Shard
 
-__all__ = ["Engine", "Progress", "in_order", "reported", "worker_count"]
+__all__ = ["EngineName", "Progress", "in_order", "reported", "worker_count"]
 
-Engine = Literal["local", "ray"]
+EngineName = Literal["local", "ray"]
 Progress = Callable[[int, int], None]
 """A function of (finished, all) shards."""
 
 
-def worker_count(workers: int | None, shards: int, engine: Engine) -> int:
+def worker_count(workers: int | None, shards: int, engine: EngineName) -> int:
     """How many processes: as given, else one per processor and no more than there are shards; 0 leaves it to Ray."""
     if workers is not None:
         return integer("workers", workers, minimum=1)

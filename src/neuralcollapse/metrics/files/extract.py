@@ -32,7 +32,7 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch
 
 
 @dataclass
-class _Rest:
+class LaterBatches:
     """The batches of a loader from a number on; those before are drawn and dropped."""
 
     loader: Any
@@ -96,27 +96,27 @@ def extract(
     reader = BatchReader(forward, labels)
     options = Options(layer=layer, num_classes=num_classes, class_names=class_names, ignore_label=ignore_label)
     with locked(folder):
-        manifest = _Manifest.open(folder, {"layer": layer, "dtype": None if dtype is None else str(dtype)})
+        manifest = ExtractManifest.open(folder, {"layer": layer, "dtype": None if dtype is None else str(dtype)})
         if not manifest.finished:
-            _write(model, loader, reader, options, manifest, size, dtype, progress)
+            _write_shards(model, loader, reader, options, manifest, size, dtype, progress)
     return manifest.files
 
 
-def _write(
+def _write_shards(
     model: nn.Module,
     loader: Iterable[Any],
     reader: BatchReader,
     options: Options,
-    manifest: "_Manifest",
+    manifest: "ExtractManifest",
     size: int,
     dtype: torch.dtype | None,
     progress: bool,
 ) -> None:
     """The shards that are missing."""
-    run = ModelRun(model, _Rest(loader, manifest.batches), reader, progress=progress)
+    run = ModelRun(model, LaterBatches(loader, manifest.batches), reader, progress=progress)
     measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
     ignored = options.settings.ignore_label
-    writer = _Writer(manifest, size)
+    writer = ShardWriter(manifest, size)
     with run.looking(measurement.remove):
         for found, again in run.batches(measurement.start):
             features, targets = measurement.rows(found, again)
@@ -129,10 +129,10 @@ def _write(
     writer.close()
 
 
-class _Writer:
+class ShardWriter:
     """Collects batches into shards, which end where a batch does."""
 
-    def __init__(self, manifest: "_Manifest", size: int):
+    def __init__(self, manifest: "ExtractManifest", size: int):
         self._manifest, self._size = manifest, size
         self._features: list[Tensor] = []
         self._labels: list[Tensor] = []
@@ -163,14 +163,14 @@ class _Writer:
             self._features, self._labels, self._bytes, self._batches = [], [], 0, 0
 
 
-class _Manifest:
+class ExtractManifest:
     """``extract.json``: which shards there are, and how many batches are in them."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], content: dict[str, Any]):
         self._folder, self._settings, self._content = folder, settings, content
 
     @classmethod
-    def open(cls, folder: Path, settings: dict[str, Any]) -> "_Manifest":
+    def open(cls, folder: Path, settings: dict[str, Any]) -> "ExtractManifest":
         """The manifest of a folder, or a fresh one; a folder of other settings is refused."""
         file = folder / MANIFEST
         for left in folder.glob(".*.tmp"):  # of a call that was killed while it wrote

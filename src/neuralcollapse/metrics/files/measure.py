@@ -25,15 +25,15 @@ from ..precision import coarser
 from ..report.report import CollapseReport, build_report
 from ..selection import Selection
 from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
-from .engines import Engine, Progress, in_order, reported, worker_count
-from .finished import asked_of, keep, key_of, looks
+from .engines import EngineName, Progress, in_order, reported, worker_count
+from .finished import asked_of, finished_passes, keep, key_of
 from .shards import Collection, Shard, collect, encode, find_files, label_names
 
 __all__ = ["measure_files"]
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """What a worker has to know of the whole."""
 
     num_classes: int
@@ -66,7 +66,7 @@ def measure_files(
     weight: Array | None = None,
     bias: Array | None = None,
     *,
-    engine: Engine = "local",
+    engine: EngineName = "local",
     workers: int | None = None,
     num_classes: int | None = None,
     metrics: Metrics = "core",
@@ -120,8 +120,8 @@ def measure_files(
     other = found.array("out_of_distribution")
     names = _all_names(found.shards)
     if len(found.shards) == 1 and not found.statistics and out is None:
-        return _with_names(_of_one(found.shards[0], weight, bias, settings, num_classes, names, other), names)
-    job, notes = _job(found, weight, num_classes, names, settings)
+        return _with_names(_report_on_one(found.shards[0], weight, bias, settings, num_classes, names, other), names)
+    job, notes = _planned_job(found, weight, num_classes, names, settings)
     matrix, vector = as_classifier(weight, bias, job.num_classes, job.dim)
     mean = None if other is None else out_of_distribution_mean(other, job.dim)
     scatter = job.passes == 1 and min_samples == 1
@@ -147,7 +147,7 @@ def measure_files(
     return _with_names(replace(report, notes=(*report.notes, *notes)), names)
 
 
-def _of_one(
+def _report_on_one(
     shard: Shard,
     weight: Array | None,
     bias: Array | None,
@@ -199,20 +199,20 @@ def _named_errors(name: str) -> Iterator[None]:
         raise type(error)(text if text.startswith(name) else f"{name}: {text}") from error
 
 
-def _job(
+def _planned_job(
     found: Collection,
     weight: Array | None,
     num_classes: int | None,
     names: tuple[str, ...] | None,
     settings: Settings,
-) -> tuple[Job, tuple[str, ...]]:
+) -> tuple[ShardJob, tuple[str, ...]]:
     """The sizes and the way to go, and notes on what it leaves out."""
     if found.statistics:
         if settings.intervals is not None:
             raise ValueError("saved statistics have no groups: intervals need the features themselves")
         first = ClassStatistics.load(found.statistics[0])
         settings = replace(settings, ignore_label=first.ignore_label)
-        return Job(first.num_classes, first.dim, first.passes, settings, names), ()
+        return ShardJob(first.num_classes, first.dim, first.passes, settings, names), ()
     dim = as_rows("features", found.shards[0].read()[0]).dim
     if num_classes is not None:
         classes = integer("num_classes", num_classes, minimum=2)
@@ -228,7 +228,7 @@ def _job(
     passes, _ = settings.first_look(classes, dim, "free" if anyway else "cheap")
     statistics, notes = first_statistics(settings, classes, dim, passes)
     number = statistics.parts[0].passes if isinstance(statistics, GroupedStatistics) else passes
-    return Job(classes, dim, number, settings, names), notes
+    return ShardJob(classes, dim, number, settings, names), notes
 
 
 # one shard ----------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def _precision_of(shard: Shard, given: torch.dtype | None) -> torch.dtype | None
     return coarser(given, shard.precision())
 
 
-def _statistics_of(shard: Shard, job: Job) -> list[ClassStatistics]:
+def _statistics_of(shard: Shard, job: ShardJob) -> list[ClassStatistics]:
     """The statistics of a shard, one for each group."""
     with _named_errors(shard.name), torch.no_grad():
         torch.set_num_threads(job.threads)
@@ -249,17 +249,17 @@ def _statistics_of(shard: Shard, job: Job) -> list[ClassStatistics]:
         return list(statistics.parts) if isinstance(statistics, GroupedStatistics) else [statistics]
 
 
-def _second_pass_of(shard: Shard, job: Job, second: "SecondPass | Path") -> list[SecondPass]:
+def _second_pass_of(shard: Shard, job: ShardJob, second: "SecondPass | Path") -> list[SecondPass]:
     """A second pass over a shard, and its groups; ``second`` is an empty one, or the file that holds it."""
     with _named_errors(shard.name):
         torch.set_num_threads(job.threads)
-        fresh = _grouped(_unpacked(second) if isinstance(second, Path) else second, job.settings)
+        fresh = _in_groups(_unpacked(second) if isinstance(second, Path) else second, job.settings)
         features, labels = shard.read()
         fresh.update(features, encode(labels, job.names))
         return list(fresh.parts)
 
 
-def _grouped(second: SecondPass, settings: Settings) -> GroupedSecondPass:
+def _in_groups(second: SecondPass, settings: Settings) -> GroupedSecondPass:
     return GroupedSecondPass(second, None if settings.intervals is None else settings.groups)
 
 
@@ -274,14 +274,14 @@ def _unpacked(file: Path) -> SecondPass:
 
 
 def _first_pass(
-    found: Collection, job: Job, engine: Engine, workers: int, out: Path | None, tick: Callable[[], None]
+    found: Collection, job: ShardJob, engine: EngineName, workers: int, out: Path | None, tick: Callable[[], None]
 ) -> "ClassStatistics | GroupedStatistics":
     total = job.statistics()
     for file in found.statistics:
         with _named_errors(str(file)):
             _merge(total, [ClassStatistics.load(file)])
     places = [None if out is None else out / key_of(shard, job.facts) for shard in found.shards]
-    kept = looks(ClassStatistics, places, job.count)
+    kept = finished_passes(ClassStatistics, places, job.count)
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     results = in_order(_statistics_of, missing, (job,), engine, workers)
     for number in range(len(found.shards)):
@@ -306,8 +306,8 @@ def _merge(total: "ClassStatistics | GroupedStatistics", parts: list[ClassStatis
 
 def _second_pass(
     found: Collection,
-    job: Job,
-    engine: Engine,
+    job: ShardJob,
+    engine: EngineName,
     workers: int,
     total: ClassStatistics,
     weight: Tensor | None,
@@ -326,10 +326,10 @@ def _second_pass(
             min_samples=settings.selection.min_samples,
         )  # fmt: skip
 
-    result = _grouped(empty(), settings)
+    result = _in_groups(empty(), settings)
     about = "" if out is None else asked_of(total, weight, bias, settings)
     places = [None if out is None else out / f"{key_of(shard, job.facts)}-{about}" for shard in found.shards]
-    kept = looks(SecondPass, places, len(result.parts))
+    kept = finished_passes(SecondPass, places, len(result.parts))
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
         file = Path(folder) / "second"

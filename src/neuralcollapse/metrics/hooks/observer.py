@@ -49,7 +49,7 @@ def first_tensor(value: Any) -> Tensor | None:
     return None
 
 
-def _place(tensor: Tensor) -> int | None:
+def _address(tensor: Tensor) -> int | None:
     """Where a tensor lies in memory; ``None`` for kinds that lie nowhere, such as sparse ones."""
     try:
         return tensor.data_ptr() or None
@@ -104,7 +104,7 @@ class Observer:
             if self._depth == 0:
                 self.outermost.append(flat_outputs(output))
                 inputs = [value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
-                self._into.append(frozenset(place for place in map(_place, inputs) if place is not None))
+                self._into.append(frozenset(place for place in map(_address, inputs) if place is not None))
             taken, passed = input_of(module, arguments, keywords), first_tensor(output)
             if taken is None:
                 return
@@ -151,7 +151,7 @@ class Observer:
         count = 1
         for number, outputs in enumerate(self.outermost):
             later = frozenset().union(*self._into[number + 1 :])
-            others = [t for t in outputs.values() if t.shape in shapes and _place(t) not in later]
+            others = [t for t in outputs.values() if t.shape in shapes and _address(t) not in later]
             alike = any(relation_of(t, z) or relation_of(z, t) for t in others for z in last.values())
             count += bool(others) and outputs is not last and not alike
         return count

@@ -28,7 +28,7 @@ NOT_PROVED = "not proved to be global: the loss is not convex here and there is 
 
 def broken_symmetry_optimum(problem: "RegularizedUFM", loss: LogitLoss, symmetric: Optimum) -> Optimum:
     """The lower of the symmetric solution and the best of the partly collapsed family; never marked as proved."""
-    candidates = [_best_of_family(problem, loss, m) for m in _promising(problem, loss)]
+    candidates = [_best_of_family(problem, loss, m) for m in _promising_counts(problem, loss)]
     value, learned, margin, shift = min(candidates, default=(math.inf, 0, 0.0, 0.0))
     if value >= symmetric.value - 1e-12:
         return Optimum(
@@ -91,7 +91,7 @@ def _objective(problem: "RegularizedUFM", loss: LogitLoss, learned, margin, shif
     return mean / count + problem.s * (learned - 1) * margin + decay
 
 
-def _promising(problem: "RegularizedUFM", loss: LogitLoss) -> list[int]:
+def _promising_counts(problem: "RegularizedUFM", loss: LogitLoss) -> list[int]:
     """The numbers of learned classes whose best grid value is lowest: the local search starts from these.
 
     m classes at a simplex need m - 1 dimensions, so fewer than K - 1 leave room for some of the family.

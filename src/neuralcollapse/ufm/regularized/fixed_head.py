@@ -72,10 +72,10 @@ def fixed_head_optimum(
     norm, kind = positive_scale("row_norm", row_norm), logit_loss(loss)
     pull = sum(sizes) * positive_scale("feature_decay", feature_decay)
     if isinstance(kind, SquaredError):
-        scale, value = _squared_error(kind, classes, pull, norm)
+        scale, value = _best_scale(kind, classes, pull, norm)
         margin = scale * norm**2 * classes / (classes - 1)
     elif kind.depends_on_margins:
-        margin, value = _margin(kind, classes, pull * ((classes - 1) / (classes * norm)) ** 2)
+        margin, value = _best_margin(kind, classes, pull * ((classes - 1) / (classes * norm)) ** 2)
         scale = margin * (classes - 1) / (classes * norm**2)
     else:
         raise NotImplementedError(f"no closed form is known for a fixed head and the loss {kind.spec}")
@@ -105,7 +105,7 @@ def fixed_head_optimum(
     )
 
 
-def _squared_error(loss: SquaredError, classes: int, pull: float, norm: float) -> tuple[float, float]:
+def _best_scale(loss: SquaredError, classes: int, pull: float, norm: float) -> tuple[float, float]:
     """(c, value) at h = c w_y: z_y = c w^2, z_j = -c w^2/(K-1)."""
     scale = loss.alpha * loss.target / (norm**2 * (loss.alpha + 1 / (classes - 1)) + pull)
     own = scale * norm**2
@@ -113,7 +113,7 @@ def _squared_error(loss: SquaredError, classes: int, pull: float, norm: float) -
     return scale, value
 
 
-def _margin(loss: LogitLoss, classes: int, pull: float) -> tuple[float, float]:
+def _best_margin(loss: LogitLoss, classes: int, pull: float) -> tuple[float, float]:
     """The global minimiser a >= 0 of ell(a) + pull a^2/2 and the value there."""
 
     def objective(a: float) -> float:

@@ -156,8 +156,8 @@ def _strength(problem: "RegularizedUFM", loss: LogitLoss) -> float | tuple[float
     where all probabilities are 1/K before: a bias that differs from class to class or a prior changes that.
     """
     if isinstance(loss, LogitAdjusted):
-        known = isinstance(loss.loss, SmoothedCrossEntropy) and not problem.nonnegative
-        return _strength(problem, loss.loss) if known else _unknown(loss)
+        inner = loss.loss if isinstance(loss.loss, SmoothedCrossEntropy) and not problem.nonnegative else None
+        return _unknown(loss) if inner is None else _strength(problem, inner)
     if isinstance(loss, SmoothedCrossEntropy):
         weights = loss.class_weights if isinstance(loss, CrossEntropy) else None
         if problem.nonnegative and problem.has_bias and not (problem.balanced and weights is None):
