@@ -25,6 +25,7 @@ except ImportError:  # on Windows
     fcntl = None
 
 __all__ = [
+    "JsonObject",
     "atomic_write",
     "damaged",
     "digest",
@@ -37,6 +38,10 @@ __all__ = [
     "write_json",
     "write_text",
 ]
+
+
+JsonObject = dict[str, Any]
+"""An object of a JSON file: what its entries are, whoever reads them checks."""
 
 
 def atomic_write(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
@@ -116,12 +121,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
+def write_json(path: str | os.PathLike[str], value: object) -> None:
     """Write ``value`` as indented JSON, atomically; NaN and infinity are refused."""
     write_text(path, json_text(value))
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """What :func:`write_json` writes."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
@@ -150,12 +155,12 @@ def damaged(folder: Path, stated: Mapping[str, str]) -> str | None:
     return None
 
 
-def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(facts: Mapping[str, object]) -> JsonObject:
     """``facts`` with a checksum of themselves."""
     return {**facts, SEAL: _checksum_of(facts)}
 
 
-def unsealed(facts: Any, always: bool = False) -> dict[str, Any]:
+def unsealed(facts: object, always: bool = False) -> JsonObject:
     """What :func:`sealed` was given; ValueError where the checksum does not match.
 
     Facts without one are believed (old files have none), unless such files have had one ``always``, as those that state
@@ -174,7 +179,7 @@ def unsealed(facts: Any, always: bool = False) -> dict[str, Any]:
     return rest
 
 
-def _checksum_of(facts: Mapping[str, Any]) -> str:
+def _checksum_of(facts: Mapping[str, object]) -> str:
     return digest(json.dumps(facts, sort_keys=True).encode())
 
 

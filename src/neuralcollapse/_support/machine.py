@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -152,7 +152,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def running_ray(asked_by: str, workers: int | None) -> Iterator[Any]:
+def running_ray(asked_by: str, workers: int | None) -> Iterator[ModuleType]:
     """The module ``ray``, on the caller's cluster, that of ``RAY_ADDRESS``, or one of ``workers`` that ends here."""
     try:
         import ray

@@ -7,12 +7,13 @@ makes style sheets and charts of it. The same loss has the same colour and the s
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .registry import Spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -249,7 +250,7 @@ def whole_epochs(picture: "Figure") -> None:
             axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
 
 
-def _automatic(axis: Any) -> bool:
+def _automatic(axis: "Axis") -> bool:
     """Whether nobody has chosen this axis's ticks."""
     from matplotlib.ticker import FixedLocator
 

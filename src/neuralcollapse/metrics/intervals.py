@@ -28,6 +28,7 @@ from .accumulators.statistics import ClassStatistics
 from .definitions._geometry import Geometry, SampleResults
 from .definitions._registry import METRICS, Metric
 from .inputs import IGNORED, FeatureRows, as_classifier, as_labels, as_rows, check_labels
+from .processes import Group
 from .report.report import CollapseReport, build_report
 from .selection import SampleGroups, Selection, group_turn, rank_turn, turned
 from .settings import MOST_GROUPS, Settings, check_level
@@ -89,7 +90,7 @@ class GroupedStatistics:
                 part.update(source.where(rows), labels[rows], precision=precision)
         return groups
 
-    def all_reduce(self, group: object = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Merge the statistics of all ranks of torch.distributed, group by group."""
         self.parts = turned(self.parts, rank_turn(len(self.parts), group))
         for part in self.parts:
@@ -245,7 +246,7 @@ class GroupedSecondPass:
         none = torch.zeros(self._task.geometry.num_classes, dtype=torch.int64)
         return torch.stack([seen if len(seen) else none for seen in (part.seen for part in parts)])
 
-    def all_reduce(self, group: object = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Merge over all ranks of torch.distributed, part by part."""
         whole, *groups = self.parts
         self.parts = (whole, *(turned(groups, rank_turn(len(groups), group)) if groups else ()))

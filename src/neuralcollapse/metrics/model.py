@@ -5,22 +5,21 @@ while they fit, so that the model sees the data once; beyond that they stream in
 second run is made only for metrics that need one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import torch
 from torch import nn
-from torch.distributed import ProcessGroup
 
 from .._support.checks import describe, integer
-from .hooks.batches import BatchReader, Forward, LabelsOf
+from .hooks.batches import BatchReader, Forward, LabelsOf, Loader
 from .hooks.heads import module_of, unwrapped
 from .hooks.run import ModelRun, check_model
 from .hooks.targets import Ignored
 from .inputs import IGNORED
 from .measurement import LayersMeasurement, Measurement, Options
-from .processes import MeasuringTeam, Shares, team_of
+from .processes import MeasuringTeam, Reduce, Shares, team_of
 from .report.report import CollapseReport
 from .settings import MEMORY_LIMIT, GlobalMean, Metrics
 
@@ -44,7 +43,7 @@ class LayerOptions(TypedDict, total=False):
 
 def measure_model(
     model: nn.Module,
-    loader: Iterable[Any] | torch.utils.data.Dataset[Any],
+    loader: Loader,
     layer: str | None = None,
     num_classes: int | None = None,
     *,
@@ -58,7 +57,7 @@ def measure_model(
     min_samples: int = 1,
     ignore_label: Ignored = IGNORED,
     max_batches: int | None = None,
-    reduce: bool | ProcessGroup | None = None,
+    reduce: Reduce = None,
     memory_limit: int = MEMORY_LIMIT,
     precision: torch.dtype | None = None,
     intervals: float | None = None,
@@ -135,12 +134,12 @@ def measure_model(
 
 def look_at(
     model: nn.Module,
-    loader: Iterable[Any] | torch.utils.data.Dataset[Any],
+    loader: Loader,
     reader: BatchReader,
     options: Options,
     *,
     max_batches: int | None = None,
-    reduce: bool | ProcessGroup | None = None,
+    reduce: Reduce = None,
     progress: bool = False,
 ) -> CollapseReport:
     """:func:`measure_model` with a reader of batches; adapters bring their own."""
@@ -155,7 +154,7 @@ def look_at(
 
 def measure_layers(
     model: nn.Module,
-    loader: Iterable[Any] | torch.utils.data.Dataset[Any],
+    loader: Loader,
     layers: Sequence[str] | None = None,
     num_classes: int | None = None,
     *,
@@ -163,7 +162,7 @@ def measure_layers(
     forward: Forward | None = None,
     labels: LabelsOf | None = None,
     max_batches: int | None = None,
-    reduce: bool | ProcessGroup | None = None,
+    reduce: Reduce = None,
     memory_limit: int = MEMORY_LIMIT,
     progress: bool = False,
     **options: Unpack[LayerOptions],

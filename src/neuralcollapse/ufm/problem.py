@@ -3,17 +3,19 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from .._support.checks import integer
+from .._support.files import JsonObject
 from .._support.machine import check_room
-from .._support.model_fields import LARGEST, MODEL_FIELDS, ModelField
+from .._support.model_fields import LARGEST, MODEL_FIELDS
 from .._support.registry import Registry
 from .._support.tensor_checks import finite_tensor
+from ..losses import Loss
 from .objectives.base import Objective
 from .objectives.pointwise import PointwiseObjective
 from .point import Point
@@ -177,14 +179,14 @@ class Problem(ABC):
     def certify(self, point: Point, tolerance: float = 1e-8) -> "Certificate":
         """How far ``point`` is from the global minimum, rigorously, and what kind of point it is."""
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """The keyword arguments that rebuild this model, as plain values (the loss by its string form).
 
         They are the fields that the model's kind declares (:mod:`neuralcollapse._support.model_fields`).
         """
         given = {field: getattr(self, field.name) for field in MODEL_FIELDS[self.kind]}
         return {
-            field.name: _as_json(field, value)
+            field.name: _as_json(value)
             for field, value in given.items()
             if not (field.quiet and value == field.default)
         }
@@ -246,11 +248,11 @@ class Problem(ABC):
         return seed if isinstance(seed, Generator) else torch.Generator().manual_seed(integer("seed", seed))
 
 
-def _as_json(field: ModelField, value: Any) -> Any:
+def _as_json(value: object) -> object:
     """A field's value as JSON has it."""
-    if field.kind == "loss":
+    if isinstance(value, Loss):
         return value.spec
-    return value.tolist() if field.kind == "array" else value
+    return value.tolist() if isinstance(value, Tensor) else value
 
 
 _NAMES = {"W": "classifier", "H": "feature array", "b": "bias"}

@@ -7,13 +7,13 @@ is a sample, the second term is at most n_k times the result.
 """
 
 import threading
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..precision import DIGITS, coarsest, digits_of
+from ..processes import Group, sum_over
 from .scatter import Scatter
 
 __all__ = ["Moments", "chunk_rows"]
@@ -124,13 +124,11 @@ class Moments:
         self.counts[classes] += added
         self.digits += other.digits.to(device)
 
-    def all_reduce(self, group: Any = None, scatter: Scatter | None = None) -> None:
+    def all_reduce(self, group: Group = None, scatter: Scatter | None = None) -> None:
         """Merge over all processes by two sums: of counts and means, then of deviations from the common means.
 
         ``scatter`` is summed, too, in the second.
         """
-        from ..processes import sum_over
-
         weights = self.counts.to(torch.float64)[:, None]
         counts, weighted, digits = sum_over([self.counts, weights * self.means(), self.digits], group)
         common = weighted / counts.clamp(min=1)[:, None]

@@ -27,6 +27,7 @@ from ..inputs import (
     check_labels,
     nonfinite_error,
 )
+from ..processes import Group
 from ..report.report import CollapseReport, evaluate, select_classes
 from ..selection import Selection
 from ..settings import needs_again, needs_of
@@ -228,7 +229,7 @@ class SecondPass:
             sums.merge(other._sums[name])
         self._row += other._row
 
-    def all_reduce(self, group: Any = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Merge over all ranks of torch.distributed; all must have started from the same statistics.
 
         Sums are reduced, the margins (one number a sample) are gathered for their sorted curve, and the classes
@@ -340,7 +341,7 @@ class SecondPass:
                 raise ValueError("second passes that collect different things cannot be merged")
             sums.set_state(state)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = self.__dict__ | {"_look": None, "_sums": {}, "_fingerprint": self._fingerprint}
         if self._parts or (self._look is not None and int(self.seen.sum())):
             # The class means stay where they are; the sums go.

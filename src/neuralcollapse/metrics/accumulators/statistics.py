@@ -25,6 +25,7 @@ from ..inputs import (
     nonfinite_error,
 )
 from ..precision import DIGITS, as_precision, digits_of
+from ..processes import Group
 from ..selection import Selection
 from .moments import Moments
 from .paired import PairedMoments
@@ -267,7 +268,7 @@ class ClassStatistics:
         if other is self:
             raise ValueError("statistics cannot be merged into themselves: every sample would count twice")
 
-    def all_reduce(self, group: object = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Merge the statistics of all ranks of torch.distributed, on each of them, by two sums.
 
         The first sum gives counts and means, the second the scatter about those means; no rank's state is

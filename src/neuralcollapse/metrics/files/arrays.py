@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from ..._support.machine import available_memory
 from ..._support.tensors import check_tensors
 from ..inputs import Array
 from ..precision import precision_named
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 __all__ = ["SUFFIXES", "Array", "ArrayFile", "open_arrays"]
 
@@ -228,7 +231,7 @@ def _open_parquet(file: Path) -> dict[str, Callable[[], Array]]:
     return readers
 
 
-def _run_query(text: str, file: Path) -> Any:
+def _run_query(text: str, file: Path) -> "DuckDBPyConnection":
     import duckdb
 
     try:
@@ -265,12 +268,12 @@ def _read_columns(file: Path, name: str, columns: list[str]) -> np.ndarray:
     return np.stack([_without_nulls(found[column], column) for column in columns], axis=1)
 
 
-def _without_nulls(values: Any, name: str) -> np.ndarray:
+def _without_nulls(values: object, name: str) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         if values.mask.any():
             raise ValueError(f"column {name!r} has empty entries")
-        values = values.data
-    return values
+        return values.data
+    return np.asarray(values)
 
 
 _READERS: dict[str, Callable[[Path], dict[str, Callable[[], Array]]]] = {

@@ -7,19 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, integer
-from ..._support.files import locked, sealed, unsealed, write_json
+from ..._support.files import JsonObject, locked, sealed, unsealed, write_json
 from ..._support.tensors import read_tensors, write_tensors
-from ..hooks.batches import BatchReader, Forward, LabelsOf
+from ..hooks.batches import Batch, BatchReader, Forward, LabelsOf, Loader
 from ..hooks.run import BATCH, ModelRun, check_model
 from ..hooks.targets import Ignored
-from ..inputs import IGNORED
+from ..inputs import IGNORED, length_of
 from ..measurement import Measurement, Options, SharedHead
 from ..precision import coarser
 
@@ -35,19 +34,22 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch
 class LaterBatches:
     """The batches of a loader from a number on; those before are drawn and dropped."""
 
-    loader: Any
+    loader: Iterable[Batch]
     start: int
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         return islice(iter(self.loader), self.start, None)
 
     def __len__(self) -> int:
-        return max(0, len(self.loader) - self.start)
+        length = length_of(self.loader)
+        if length is None:
+            raise TypeError("the loader has no length")
+        return max(0, length - self.start)
 
 
 def extract(
     model: nn.Module,
-    loader: Iterable[Any] | Dataset[Any],
+    loader: Loader,
     out: str | os.PathLike[str],
     layer: str | None = None,
     num_classes: int | None = None,
@@ -104,7 +106,7 @@ def extract(
 
 def _write_shards(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Iterable[Batch],
     reader: BatchReader,
     options: Options,
     manifest: "ExtractManifest",
@@ -166,11 +168,11 @@ class ShardWriter:
 class ExtractManifest:
     """``extract.json``: which shards there are, and how many batches are in them."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any], content: dict[str, Any]):
+    def __init__(self, folder: Path, settings: dict[str, str | None], content: JsonObject):
         self._folder, self._settings, self._content = folder, settings, content
 
     @classmethod
-    def open(cls, folder: Path, settings: dict[str, Any]) -> "ExtractManifest":
+    def open(cls, folder: Path, settings: dict[str, str | None]) -> "ExtractManifest":
         """The manifest of a folder, or a fresh one; a folder of other settings is refused."""
         file = folder / MANIFEST
         for left in folder.glob(".*.tmp"):  # of a call that was killed while it wrote
@@ -239,7 +241,7 @@ class ExtractManifest:
         write_json(self._folder / MANIFEST, sealed(self._content))
 
 
-def _drop_damaged(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
+def _drop_damaged(folder: Path, content: JsonObject, names: Sequence[str]) -> None:
     """Forget the shards from the first damaged one on; all of them where the classifier is: it comes from a batch."""
     files = [folder / name for name in names]
     if content.get("weight") and not _is_whole(folder / CLASSIFIER):

@@ -3,12 +3,11 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .batches import LABELS
+from .batches import LABELS, Again
 from .heads import unwrapped
 from .relations import picked_positions, relation_of, widened
 from .watch import Caught
@@ -116,7 +115,7 @@ def _says_causal(part: object) -> bool | None:
 
 
 def shifts_labels(
-    model: nn.Module, layer: str, call: Callable[..., Any], labels: Tensor, ignored: tuple[int, ...]
+    model: nn.Module, layer: str, call: Again, labels: Tensor, ignored: tuple[int, ...]
 ) -> tuple[bool, str | None]:
     """Whether the model's loss compares the output at a token with the label of the next, and a note.
 
@@ -150,7 +149,7 @@ def shifts_labels(
 def _tokens_into(taken: list[Tensor], labels: Tensor) -> Callable[..., None]:
     """A hook that keeps the integer inputs of a model that are of the labels' shape, and not the labels."""
 
-    def keep(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def keep(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
         inputs = [*arguments, *(value for name, value in keywords.items() if "label" not in name and name != "targets")]
         taken.extend(
             value

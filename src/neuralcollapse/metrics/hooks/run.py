@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, flag, integer
 from ..inputs import length_of
-from .batches import BatchReader, to_device
+from .batches import Again, Batch, BatchReader, Loader, RawLabels, to_device
 from .heads import unwrapped
 
 __all__ = ["ModelRun", "RandomStates", "check_model", "eager", "evaluating"]
@@ -107,7 +106,7 @@ class ModelRun:
     def __init__(
         self,
         model: nn.Module,
-        loader: Any,
+        loader: Loader,
         reader: BatchReader,
         *,
         max_batches: int | None = None,
@@ -142,7 +141,7 @@ class ModelRun:
             stack.callback(remove)
             yield
 
-    def batches(self, before: Callable[[], None]) -> Iterator[tuple[Any, Callable[..., Any]]]:
+    def batches(self, before: Callable[[], None]) -> Iterator[tuple[RawLabels, Again]]:
         """Run every batch, after a call of ``before``; its labels, and a function that runs it once more.
 
         Every pass over the loader draws the same random numbers and finds the same buffers, so that a second one sees
@@ -173,8 +172,8 @@ class ModelRun:
         """What a reader of the report should know of the run."""
         return [f"measured on the first {self.limit} batches only (max_batches)"] if self.cut else []
 
-    def _again(self, batch: Any, before: RandomStates) -> Callable[..., Any]:
-        def again(**extra: Any) -> Any:
+    def _again(self, batch: Batch, before: RandomStates) -> Again:
+        def again(**extra: object) -> object:
             # With the same random numbers, and the batches that follow are what they would have been without this.
             states = RandomStates(self.loader)
             before.restore()
@@ -187,7 +186,7 @@ class ModelRun:
 
         return again
 
-    def _tracked(self) -> Iterable[Any]:
+    def _tracked(self) -> Iterable[Batch]:
         if not self._progress:
             return self.loader
         from rich.console import Console

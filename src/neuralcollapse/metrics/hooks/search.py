@@ -8,7 +8,6 @@ batch runs again for each of the others that could be it.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +62,7 @@ class HeadSearch:
         latest: Call | None,
         outputs: dict[str, Tensor],
         runs: int,
-        rerun: Callable[[], Any] | None,
+        rerun: Callable[[], object] | None,
         seen: int | None,
     ) -> str | None:
         """The candidate whose output is the model's; ``None`` where the classifier is no layer that was called.
@@ -107,7 +106,7 @@ class HeadSearch:
             raise self.undecided(mine, reached, OTHER + (FEW if rows < FEWEST else "")) from None
 
     def _tried(
-        self, names: list[str], reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
+        self, names: list[str], reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], object]
     ) -> list["LayerMatch"]:
         """Run the batch again for each of the layers whose output could be the model's by its shape."""
         found: list[LayerMatch] = []
@@ -130,7 +129,7 @@ class HeadSearch:
         return {key: tensor for key, tensor in self._observer.outputs().items() if key in wanted}
 
     def _composite(
-        self, reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
+        self, reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], object]
     ) -> str | None:
         """A module around several layers that is affine as a whole, as an adapted classifier is; the innermost."""
         for name in sorted(reached, key=lambda name: -name.count(".")):
@@ -206,7 +205,7 @@ class HeadSearch:
             f"the classifier cannot be told: the model {why}. Name it with layer=; candidates{more}: {listed}"
         )
 
-    def functional_head(self, outputs: dict[str, Tensor], rerun: Callable[[], Any]) -> FunctionalHead | None:
+    def functional_head(self, outputs: dict[str, Tensor], rerun: Callable[[], object]) -> FunctionalHead | None:
         """The product whose result is the model's output, where the classifier is no layer that is called."""
         if self._functional is None:
             module = None if self._layer is None else next(iter(self._candidates.values()))
@@ -215,7 +214,7 @@ class HeadSearch:
             )
         return self._functional
 
-    def _afresh(self, rerun: Callable[[], Any]) -> Callable[[], None]:
+    def _afresh(self, rerun: Callable[[], object]) -> Callable[[], None]:
         def run() -> None:
             self._observe([], 1)
             rerun()

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..._support.checks import describe
 from ..._support.theme import (
@@ -25,9 +25,17 @@ from ..definitions._registry import METRICS
 from .gauges import CHOICES, Gauge, gauges, headline
 from .report import CollapseReport
 
+HistoryEntry = Mapping[str, object]
+"""A row of a history: a step, perhaps a split, and metrics by name."""
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    History = (
+        str | os.PathLike[str] | DataFrame | Iterable[HistoryEntry | CollapseReport | tuple[float, CollapseReport]]
+    )
 
 __all__ = ["plot_history", "plot_report", "read_history"]
 
@@ -117,7 +125,7 @@ def _draw_classes(axes: "Axes", report: CollapseReport) -> None:
 
 
 def plot_history(
-    rows_or_path: "str | os.PathLike[str] | Iterable[Any]",
+    rows_or_path: "History",
     metrics: "Sequence[str] | None" = None,
     *,
     split: str | None = None,
@@ -196,7 +204,7 @@ def _scale_axes(panel: "Axes") -> None:
     panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
-def _metrics_to_draw(rows: list[dict[str, Any]], metrics: "Sequence[str] | None") -> list[str]:
+def _metrics_to_draw(rows: list[HistoryEntry], metrics: "Sequence[str] | None") -> list[str]:
     known = dict.fromkeys(name for row in rows for name, value in row.items() if _finite_number(value) is not None)
     drawable = [name for name in known if name not in STEPS]
     if metrics is None:
@@ -223,17 +231,17 @@ def _finite_number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def read_history(source: "str | os.PathLike[str] | Iterable[Any]") -> list[dict[str, Any]]:
+def read_history(source: "History") -> list[HistoryEntry]:
     """Rows with steps, splits and metrics by name, from whatever :func:`plot_history` takes."""
     if isinstance(source, str | os.PathLike):
-        rows: list[Any] = _read_file(Path(source))
+        rows: Sequence[object] = _read_file(Path(source))
     elif hasattr(source, "to_dict") and hasattr(source, "columns"):
         rows = source.to_dict("records")  # pyright: ignore[reportAttributeAccessIssue]
     elif isinstance(source, Iterable) and not isinstance(source, Mapping):
         rows = list(source)
     else:
         raise TypeError(f"rows_or_path must be a path or a list of rows, got {describe(source)}")
-    result = []
+    result: list[HistoryEntry] = []
     for place, row in enumerate(rows):
         if isinstance(row, Sequence) and len(row) == 2 and isinstance(row[1], CollapseReport):
             result.append({"step": row[0], **_report_row(row[1])})
@@ -249,11 +257,11 @@ def read_history(source: "str | os.PathLike[str] | Iterable[Any]") -> list[dict[
     return result
 
 
-def _report_row(report: CollapseReport) -> dict[str, Any]:
+def _report_row(report: CollapseReport) -> HistoryEntry:
     return report.scalars | ({} if report.accuracy is None else {"accuracy": report.accuracy})
 
 
-def _read_file(path: Path) -> list[dict[str, Any]]:
+def _read_file(path: Path) -> list[HistoryEntry]:
     if path.is_dir():
         inside = [path / "metrics.jsonl", *sorted(path.glob("*.jsonl")), *sorted(path.glob("*.csv"))]
         found = next((file for file in inside if file.is_file()), None)
@@ -263,7 +271,7 @@ def _read_file(path: Path) -> list[dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
-            return list(csv.DictReader(text.splitlines()))
+            return [dict(row) for row in csv.DictReader(text.splitlines())]
         rows = [json.loads(line) for line in text.splitlines() if line.strip()]
     except (ValueError, RecursionError, csv.Error) as error:
         raise ValueError(f"{path}: not a readable history: {' '.join(str(error).split())[:150]}") from error

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.table import Table
 from torch import Tensor
 
-from ..._support.files import sealed, unsealed, write_text
+from ..._support.files import JsonObject, sealed, unsealed, write_text
 from ..._support.machine import in_float64
 from ..accumulators.statistics import ClassStatistics
 from ..definitions._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
@@ -88,10 +88,10 @@ class CollapseReport(MetricAttributes):
                 raise AttributeError(f"{name} was not measured: it was not among the chosen metrics")
             raise AttributeError(f"a report has no attribute {name!r}")
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in self.__dict__.items()}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, MappingProxyType(value) if isinstance(value, dict) else value)
 
@@ -109,9 +109,9 @@ class CollapseReport(MetricAttributes):
 
     # as plain values ----------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain values for JSON: metrics by name at the top level, ``None`` where one does not apply."""
-        result: dict[str, Any] = dict(self.values)
+        result: JsonObject = dict(self.values)
         result |= {"num_classes": self.num_classes, "dim": self.dim, "num_samples": self.num_samples}
         result |= {"rank": self.rank, "layer": self.layer}
         result |= {"accuracy": self.accuracy, "nearest_mean_accuracy": self.nearest_mean_accuracy}
@@ -152,7 +152,7 @@ class CollapseReport(MetricAttributes):
             raise ValueError(f"{file} does not hold a saved report: {text}") from error
 
     @classmethod
-    def _from_content(cls, content: Mapping[str, Any]) -> "CollapseReport":
+    def _from_content(cls, content: JsonObject) -> "CollapseReport":
         report = content["report"]
         values = {str(name): _number_or_none(report[name]) for name in content["metrics"]}
         margins, classes = content["cosine_margins"], content["per_class"]
@@ -217,7 +217,7 @@ class CollapseReport(MetricAttributes):
         return ReportComparison.of((self, *others), names)
 
 
-def _number_or_none(value: Any) -> float | None:
+def _number_or_none(value: str | float | None) -> float | None:
     return None if value is None else float(value)
 
 

@@ -10,11 +10,12 @@ Z = g W' with the nuclear norm, and its dual bound closes.
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Generator, Tensor
 
+from ..._support.files import JsonObject
 from ..point import Point
 from ..problem import Problem, ProblemLinearization
 from ..results import GLOBAL_MINIMUM, UNDECIDED, Certificate, Optimum
@@ -91,7 +92,7 @@ class ClassMeansUFM(Problem):
         verdict = found.verdict if found.verdict == GLOBAL_MINIMUM else UNDECIDED
         return replace(found, verdict=verdict, escape=None, curvature=None)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """Those of the model."""
         return self.model.parameters()
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, HistoryRow, Opti
 from .history import USUAL, HistoryRecorder, check_record, sparing_interval
 from .method import Method, methods_registry
 
-__all__ = ["Iterate", "SolveOptions", "methods", "perturb", "solve"]
+__all__ = ["Iterate", "SolveKeywords", "SolveOptions", "methods", "perturb", "solve"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,21 @@ class SolveOptions:
         object.__setattr__(self, "perturbation", real("perturbation", self.perturbation, minimum=0))
 
 
+class SolveKeywords(TypedDict, total=False):
+    """The fields of :class:`SolveOptions` as keywords, for what hands them on."""
+
+    tol: float
+    max_iter: int
+    record: Sequence[str]
+    gap: float | None
+    max_seconds: float | None
+    every: int | None
+    perturbation: float
+
+
 def solve(
     problem: Problem,
-    method: Any = "lbfgs",
+    method: str | Method = "lbfgs",
     start: Point | None = None,
     seed: int = 0,
     tol: float = 1e-8,
@@ -123,7 +135,7 @@ def solve(
     return replace(trace, point=way.restore(problem, trace.point), points=points)
 
 
-def resolve_method(problem: Problem, method: Any) -> Method:
+def resolve_method(problem: Problem, method: str | Method) -> Method:
     """``method`` as an object that works on ``problem``."""
     known = methods(problem)
     way = method if isinstance(method, Method) else methods_registry.create(method)

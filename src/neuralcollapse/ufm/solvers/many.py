@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from ..._support.checks import MOST_TRIALS, describe, integer
 from ..._support.files import json_text, locked, write_json
@@ -19,7 +19,7 @@ from ..problem import Problem
 from ..regularized import RegularizedUFM
 from ..results import Trace
 from .batched import batch_pays, obstacle, solve_batch
-from .loop import SolveOptions, perturb, resolve_method, solve
+from .loop import SolveKeywords, SolveOptions, perturb, resolve_method, solve
 from .method import Method
 
 __all__ = ["solve_many", "trial_folder"]
@@ -31,7 +31,7 @@ ATTEMPTS = 3
 def solve_many(
     problem: Problem,
     seeds: Iterable[int] = range(20),
-    method: Any = "lbfgs",
+    method: str | Method = "lbfgs",
     *,
     start: Point | None = None,
     workers: int | None = None,
@@ -40,7 +40,7 @@ def solve_many(
     on_trial: Callable[[Trace], None] | None = None,
     message: Callable[[str], None] | None = None,
     batched: bool | None = None,
-    **options: Any,
+    **options: Unpack[SolveKeywords],
 ) -> list[Trace]:
     """One :func:`solve` a seed, in the order of ``seeds``, over ``workers`` processes of one thread (None:
     all cores).
@@ -132,7 +132,7 @@ def trial_folder(out: Path, seed: int) -> Path:
     return out / f"trial-{seed:04d}"
 
 
-TrialJob = tuple[str, Method, int, Point | None, dict[str, Any], Path | None]
+TrialJob = tuple[str, Method, int, Point | None, SolveKeywords, Path | None]
 
 
 def _run_job(job: TrialJob) -> tuple[int, Trace]:
@@ -188,16 +188,15 @@ def _earlier_trials(
     problem: Problem,
     method: Method,
     seeds: list[int],
-    options: dict[str, Any],
+    options: SolveKeywords,
     resume: bool,
     message: Callable[[str], None],
 ) -> dict[int, Trace]:
     """The trials that ``folder`` holds already; ValueError where it holds those of another run."""
-    plan = {
-        "problem": json.loads(problem.to_json()),
-        "method": repr(method),
-        "options": {name: list(value) if name == "record" else value for name, value in sorted(options.items())},
-    }
+    asked = dict(sorted(options.items()))
+    if "record" in options:
+        asked["record"] = list(options["record"])
+    plan = {"problem": json.loads(problem.to_json()), "method": repr(method), "options": asked}
     path = folder / "plan.json"
     if path.is_file():
         if not resume:
