@@ -33,7 +33,14 @@ from .report.report import CollapseReport, build_report
 from .selection import SampleGroups, Selection, group_turn, rank_turn, turned
 from .settings import MOST_GROUPS, Settings, check_level
 
-__all__ = ["GroupedSecondPass", "GroupedStatistics", "first_statistics", "intervals_from", "with_intervals"]
+__all__ = [
+    "GroupedSecondPass",
+    "GroupedStatistics",
+    "first_statistics",
+    "intervals_from",
+    "second_pass_of",
+    "with_intervals",
+]
 
 FROM_STATISTICS = frozenset({"within", "projection", "scatter", "weight", "out_of_distribution"})
 
@@ -279,6 +286,22 @@ def first_statistics(
         num_classes, dim, groups=settings.groups, passes=passes, ignore_label=settings.ignore_label
     )
     return grouped, notes
+
+
+def second_pass_of(
+    total: ClassStatistics, weight: Tensor | None, bias: Tensor | None, settings: Settings
+) -> SecondPass:
+    """The second look that the settings ask for, after a first one that gave these statistics."""
+    return total.second_pass(
+        weight,
+        bias,
+        metrics=settings.metrics,
+        global_mean=settings.global_mean,
+        memory_limit=settings.memory_limit,
+        present_only=settings.selection.present_only,
+        min_samples=settings.selection.min_samples,
+        decision_rows=settings.decision_rows,
+    )
 
 
 def intervals_from(

@@ -1,6 +1,7 @@
 """What all unconstrained feature models share: sizes, checks, and the verbs that solvers and certificates use."""
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -241,6 +242,16 @@ class Problem(ABC):
             if shape is not None:
                 finite_tensor(f"{what}.{name}", block, shape, torch.float64)
         return point
+
+    def _gaussian_point(self, seed: int | Generator) -> Point:
+        """W, H and, where there is one, b with Gaussian entries of variance 1/d."""
+        generator = self._generator(seed)
+
+        def gaussian(*shape: int) -> Tensor:
+            return torch.randn(*shape, dtype=torch.float64, generator=generator) / math.sqrt(self.dim)
+
+        weight, features = gaussian(self.num_classes, self.dim), gaussian(self.num_samples, self.dim)
+        return Point(weight, features, gaussian(self.num_classes) if self.has_bias else None)
 
     def _generator(self, seed: int | Generator) -> Generator:
         """Where a random point is drawn from, once there is room for it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 import torch
 from torch import Tensor
@@ -95,6 +95,39 @@ class Optimum:
         """The numbers, for JSON."""
         names = ("value", "regime", "logit_scale", "weight_norm", "feature_norm", "bias", "proved", "note")
         return {name: getattr(self, name) for name in names}
+
+
+def one_feature_a_class(
+    arrays: Callable[[], tuple[Tensor, Tensor, Tensor | None]], labels: Callable[[], Tensor]
+) -> "Builders":
+    """What builds an optimum's point and Gram matrices from (W, class means, bias) and the class of each sample."""
+
+    def build_point() -> Point:
+        weight, means, bias = arrays()
+        return Point(weight, means[labels()], bias)
+
+    def build_grams() -> tuple[Tensor, Tensor]:
+        weight, means, _ = arrays()
+        return weight @ weight.T, means @ means.T
+
+    return {"build_point": build_point, "build_grams": build_grams}
+
+
+class Builders(TypedDict):
+    """The two that an :class:`Optimum` asks for."""
+
+    build_point: Callable[[], Point]
+    build_grams: Callable[[], tuple[Tensor, Tensor]]
+
+
+def mean_margin(logits: Tensor) -> float:
+    """The mean over classes of z_true - mean z_other, from the logits (K, K) at the class means.
+
+    >>> mean_margin(torch.tensor([[2.0, 1.0], [0.0, 3.0]]))
+    2.0
+    """
+    own = logits.diagonal()
+    return float((own - (logits.sum(1) - own) / (len(logits) - 1)).mean())
 
 
 @dataclass(frozen=True, eq=False)

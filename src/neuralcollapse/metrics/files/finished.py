@@ -33,7 +33,7 @@ def asked_of(total: ClassStatistics, weight: Tensor | None, bias: Tensor | None,
     for tensor in (total.counts, total.means, weight, bias):
         digest.update(b"" if tensor is None else tensor.numpy().tobytes())
     asked = (settings.metrics, settings.global_mean, settings.selection, settings.memory_limit)
-    digest.update(repr((*asked, None if settings.intervals is None else settings.groups)).encode())
+    digest.update(repr((*asked, settings.interval_groups)).encode())
     return digest.hexdigest()[:16]
 
 

@@ -19,7 +19,7 @@ from ..._support.files import locked
 from ..accumulators.second_pass import SecondPass
 from ..accumulators.statistics import ClassStatistics
 from ..inputs import IGNORED, Array, as_classifier, as_labels, as_rows, class_count
-from ..intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from
+from ..intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from, second_pass_of
 from ..measure import out_of_distribution_mean, report_on
 from ..precision import coarser
 from ..report.report import CollapseReport, build_report
@@ -50,15 +50,14 @@ class ShardJob:
     @property
     def count(self) -> int:
         """How many statistics a shard gives: one, or one for each group."""
-        return 1 if self.settings.intervals is None else self.settings.groups
+        return self.settings.interval_groups or 1
 
     @property
     def facts(self) -> str:
         """What the statistics of a shard depend on besides the shard."""
         settings = self.settings
-        groups = None if settings.intervals is None else settings.groups
-        return repr((self.num_classes, self.dim, self.passes, groups, self.names, settings.ignore_label,
-                     settings.precision))  # fmt: skip
+        sizes = (self.num_classes, self.dim, self.passes, settings.interval_groups)
+        return repr((*sizes, self.names, settings.ignore_label, settings.precision))
 
 
 def measure_files(
@@ -253,14 +252,12 @@ def _second_pass_of(shard: Shard, job: ShardJob, second: "SecondPass | Path") ->
     """A second pass over a shard, and its groups; ``second`` is an empty one, or the file that holds it."""
     with _named_errors(shard.name):
         torch.set_num_threads(job.threads)
-        fresh = _in_groups(_unpacked(second) if isinstance(second, Path) else second, job.settings)
+        fresh = GroupedSecondPass(
+            _unpacked(second) if isinstance(second, Path) else second, job.settings.interval_groups
+        )
         features, labels = shard.read()
         fresh.update(features, encode(labels, job.names))
         return list(fresh.parts)
-
-
-def _in_groups(second: SecondPass, settings: Settings) -> GroupedSecondPass:
-    return GroupedSecondPass(second, None if settings.intervals is None else settings.groups)
 
 
 def _unpacked(file: Path) -> SecondPass:
@@ -320,13 +317,9 @@ def _second_pass(
     settings = job.settings
 
     def empty() -> SecondPass:
-        return total.second_pass(
-            weight, bias, metrics=settings.metrics, global_mean=settings.global_mean,
-            memory_limit=settings.memory_limit, present_only=settings.selection.present_only,
-            min_samples=settings.selection.min_samples,
-        )  # fmt: skip
+        return second_pass_of(total, weight, bias, settings)
 
-    result = _in_groups(empty(), settings)
+    result = GroupedSecondPass(empty(), settings.interval_groups)
     about = "" if out is None else asked_of(total, weight, bias, settings)
     places = [None if out is None else out / f"{key_of(shard, job.facts)}-{about}" for shard in found.shards]
     kept = finished_passes(SecondPass, places, len(result.parts))

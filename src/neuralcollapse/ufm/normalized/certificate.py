@@ -28,7 +28,7 @@ __all__ = ["certify_normalized"]
 def certify_normalized(problem: "NormalizedUFM", point: Point, tolerance: float) -> Certificate:
     """Duality gap, weighted spectral ratio and escape direction at ``point``."""
     state = problem.linearize(point)
-    alpha, beta = _multipliers(problem, state)
+    alpha, beta = state.alpha.squeeze(1), state.beta.squeeze(1)
     negative = bool((alpha < 0).all() and (beta < 0).all())
     ratio = top_singular_pair(_weighted(state.logit_gradient, -alpha, -beta))[0] if negative else None
     lower, source = -math.inf, "none"
@@ -48,12 +48,6 @@ def certify_normalized(problem: "NormalizedUFM", point: Point, tolerance: float)
         doubt=_doubt(problem),
     )
     return judge_point(problem, point, state, evidence, tolerance)
-
-
-def _multipliers(problem: "NormalizedUFM", state: LogitLinearization) -> tuple[Tensor, Tensor]:
-    """alpha_k = <w_k, (G'H)_k> and beta_i = <h_i, (G W)_i>."""
-    both = state.multipliers / problem.temperature
-    return both[: problem.num_classes], both[problem.num_classes :]
 
 
 def _weighted(slope: Tensor, class_weights: Tensor, sample_weights: Tensor) -> Tensor:
@@ -103,7 +97,7 @@ def _doubt(problem: "NormalizedUFM") -> str:
 
 def _escape_directions(problem: "NormalizedUFM", point: Point, state: LogitLinearization) -> Iterator[Point]:
     """Escape directions of normalized, Proposition 2, in their repaired form."""
-    slope, (alpha, beta) = state.logit_gradient, _multipliers(problem, state)
+    slope, alpha, beta = state.logit_gradient, state.alpha.squeeze(1), state.beta.squeeze(1)
     scale = float(slope.norm())
     zero_W, zero_H = torch.zeros_like(point.classifier), torch.zeros_like(point.H)
     null = _null_vector(point.classifier)

@@ -17,8 +17,7 @@ from ... import frames
 from ..._support.roots import root
 from ...frames.simplex import fourier_modes
 from ...losses import CrossEntropy, LogitLoss, SquaredError, logit_loss
-from ..point import Point
-from ..results import Optimum
+from ..results import Optimum, mean_margin, one_feature_a_class
 
 if TYPE_CHECKING:
     from .model import NormalizedUFM
@@ -94,8 +93,7 @@ def _code_optimum(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
         note = "the best orthogonal simplices; lower points are known for some sizes and temperatures"
     logits = problem.temperature * rows @ rows.T
     value = float(loss(logits, torch.arange(count)))
-    gap = float((logits.diagonal() - (logits.sum(1) - logits.diagonal()) / (count - 1)).mean())
-    return _unit_optimum(problem, value, regime, gap, lambda: rows, proved=False, note=note)
+    return _unit_optimum(problem, value, regime, mean_margin(logits), lambda: rows, proved=False, note=note)
 
 
 def partitions(count: int, parts: int, largest: int | None = None) -> Iterator[list[int]]:
@@ -239,17 +237,9 @@ def _unit_optimum(
 ) -> Optimum:
     """``classifier`` builds the rows of W, ``features`` the class's feature from them (the same rows if None)."""
 
-    def arrays() -> tuple[Tensor, Tensor]:
+    def arrays() -> tuple[Tensor, Tensor, None]:
         rows = classifier()
-        return rows, rows if features is None else features(rows)
-
-    def build_point() -> Point:
-        rows, means = arrays()
-        return Point(rows, means[problem.labels])
-
-    def build_grams() -> tuple[Tensor, Tensor]:
-        rows, means = arrays()
-        return rows @ rows.T, means @ means.T
+        return rows, rows if features is None else features(rows), None
 
     return Optimum(
         value=value,
@@ -259,6 +249,5 @@ def _unit_optimum(
         feature_norm=1.0,
         proved=proved,
         note=note,
-        build_point=build_point,
-        build_grams=build_grams,
+        **one_feature_a_class(arrays, lambda: problem.labels),
     )

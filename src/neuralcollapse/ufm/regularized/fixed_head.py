@@ -17,8 +17,7 @@ from ..._support.checks import integer, positive_scale
 from ..._support.model_fields import LARGEST
 from ..._support.roots import root
 from ...losses import LogitLoss, LossLike, SquaredError, logit_loss
-from ..point import Point
-from ..results import Optimum
+from ..results import Optimum, one_feature_a_class
 
 __all__ = ["fixed_head_optimum"]
 
@@ -80,17 +79,9 @@ def fixed_head_optimum(
     else:
         raise NotImplementedError(f"no closed form is known for a fixed head and the loss {kind.spec}")
 
-    def arrays() -> tuple[Tensor, Tensor]:
+    def arrays() -> tuple[Tensor, Tensor, None]:
         rows = norm * frames.simplex_etf(classes, dim)
-        return rows, scale * rows
-
-    def build_point() -> Point:
-        rows, means = arrays()
-        return Point(rows, means.repeat_interleave(torch.tensor(sizes), dim=0))
-
-    def build_grams() -> tuple[Tensor, Tensor]:
-        rows, means = arrays()
-        return rows @ rows.T, means @ means.T
+        return rows, scale * rows, None
 
     return Optimum(
         value=value,
@@ -100,8 +91,7 @@ def fixed_head_optimum(
         feature_norm=scale * norm,
         proved=kind.is_convex,
         note="" if kind.is_convex else "the lowest of the minima found on a grid of margins",
-        build_point=build_point,
-        build_grams=build_grams,
+        **one_feature_a_class(arrays, lambda: torch.arange(classes).repeat_interleave(torch.tensor(sizes))),
     )
 
 

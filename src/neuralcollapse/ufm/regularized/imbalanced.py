@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...losses import CrossEntropy, LogitAdjusted, LogitLoss, SmoothedCrossEntropy, SquaredError
-from ..results import Optimum
+from ..results import Optimum, mean_margin
 from .class_logits import from_class_logits
 from .two_groups import GroupSolution, solve_two_groups
 
@@ -87,10 +87,12 @@ def _squared_free_bias(problem: "RegularizedUFM", loss: SquaredError) -> Optimum
     logits = (left * shrunk) @ right / roots
     rank, full = int((shrunk > 0).sum()), len(counts) - 1
     regime = ZERO if rank == 0 else ALL_LEARNED if rank == full else LOW_RANK if rank == problem.dim else MINORITY
-    own = logits.diagonal()
-    margin = float((own - (logits.sum(1) - own) / full).mean())
     return from_class_logits(
-        problem, value, regime, lambda: (logits, target * counts / total), (margin, float(shrunk.sum()), total)
+        problem,
+        value,
+        regime,
+        lambda: (logits, target * counts / total),
+        (mean_margin(logits), float(shrunk.sum()), total),
     )
 
 

@@ -1,10 +1,10 @@
 """The regularised unconstrained feature model: weight decay on classifier, features and bias."""
 
 import math
+from dataclasses import replace
 from typing import ClassVar, Literal
 
-import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from ..._support.model_fields import fields_of
 from ...losses import LossLike, logit_loss
@@ -95,16 +95,8 @@ class RegularizedUFM(LogitProblem):
 
     def random_point(self, seed: int | Generator) -> Point:
         """Gaussian entries of variance 1/d; their sizes where features must not be negative."""
-        generator = self._generator(seed)
-
-        def gaussian(*shape: int) -> Tensor:
-            return torch.randn(*shape, dtype=torch.float64, generator=generator) / math.sqrt(self.dim)
-
-        classifier = gaussian(self.num_classes, self.dim)
-        features = gaussian(self.num_samples, self.dim)
-        if self.nonnegative:
-            features = features.abs()
-        return Point(classifier, features, gaussian(self.num_classes) if self.has_bias else None)
+        point = self._gaussian_point(seed)
+        return replace(point, H=point.H.abs()) if self.nonnegative else point
 
     def check(self, point: Point) -> Point:
         """``point`` if its blocks have this model's shapes, are float64 and finite (and H is not negative)."""
