@@ -95,7 +95,11 @@ def partition(count: int, parts: int) -> list[int]:
 
 
 def orthogonal_simplices(sizes: list[int]) -> Float[Tensor, "K d"]:
-    """Regular simplices of these numbers of vertices in orthogonal subspaces: d = sum of (size - 1)."""
+    """Regular simplices of these numbers of vertices in orthogonal subspaces: d = sum of (size - 1).
+
+    >>> orthogonal_simplices([2, 2]).abs().round(decimals=6).tolist()  # the cross-polytope of the plane
+    [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
+    """
     return torch.block_diag(*(simplex_etf(size, size - 1) for size in sizes))
 
 

@@ -27,7 +27,11 @@ def simplex_basis(num_classes: int) -> Float[Tensor, "K K-1"]:
 
 
 def simplex_gram(num_classes: int) -> Float[Tensor, "K K"]:
-    """K/(K-1) (I - 11'/K): ones on the diagonal, -1/(K-1) elsewhere."""
+    """K/(K-1) (I - 11'/K): ones on the diagonal, -1/(K-1) elsewhere.
+
+    >>> simplex_gram(3).tolist()
+    [[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]
+    """
     count = _with_room(integer("num_classes", num_classes, minimum=2))
     gram = torch.full((count, count), -1.0 / (count - 1), dtype=torch.float64)
     return gram.fill_diagonal_(1.0)
@@ -57,7 +61,10 @@ def simplex_etf(num_classes: int, dim: int, seed: Seed = None) -> Float[Tensor, 
 
 
 def orthogonal_frame(num_classes: int, dim: int, seed: Seed = None) -> Float[Tensor, "K d"]:
-    """K orthonormal rows in R^d (the optimum of the squared error without bias); needs d >= K."""
+    """K orthonormal rows in R^d (the optimum of the squared error without bias); needs d >= K.
+
+    ``seed`` as in :func:`simplex_etf`.
+    """
     count, size = _checked_sizes(num_classes, dim)
     if size < count:
         raise ValueError(f"dim must be at least num_classes = {count} for an orthogonal frame, got {size}")

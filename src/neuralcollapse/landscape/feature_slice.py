@@ -28,6 +28,8 @@ CHUNK_ENTRIES = 1 << 22
 class FeatureSlice:
     """(s, theta) -> value and gradient of any loss on logits, for K >= 3 classes.
 
+    Arguments of the methods may be arrays, which are broadcast against one another.
+
     >>> from neuralcollapse.losses import CrossEntropy
     >>> slice = FeatureSlice(CrossEntropy(), num_classes=4)
     >>> float(slice.value(0.0, 0.0))  # log 4

@@ -99,7 +99,21 @@ def phase_diagram(
     feature_decays: Sequence[float],
     bias_decay: float | None = None,
 ) -> PhaseDiagram:
-    """The regime of the regularised model's optimum at each pair of decays; "unknown" where no closed form is known."""
+    """The regime of the regularised model's optimum at each pair of decays; "unknown" where none can be computed.
+
+    >>> phase_diagram("ce", 3, 1, 2, weight_decays=[0.1, 2.0], feature_decays=[0.1]).regimes[:, 0].tolist()  # s < 1/3 < s
+    ['neural collapse', 'zero']
+
+    Args:
+        loss: a loss on logits.
+        num_classes: K.
+        per_class: n, the same for all classes.
+        dim: feature dimension d.
+        weight_decays: the values of lW, one a row.
+        feature_decays: the values of lH, one a column.
+        bias_decay: lb; None for no bias.
+
+    """
     shape = len(weight_decays), len(feature_decays)
     regimes = np.empty(shape, dtype=object)
     values, scales = np.full(shape, np.nan), np.full(shape, np.nan)

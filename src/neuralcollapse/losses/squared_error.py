@@ -83,6 +83,9 @@ class SquaredError(LogitLoss):
     """1/2 [ alpha (z_y - target)^2 + sum_{j != y} z_j^2 ] (mse, eq. (4), with M = target).
 
     The losses paper's eq. (6) with (kappa, beta) is twice this loss with (alpha, target) = (kappa, beta).
+
+    >>> SquaredError(alpha=5, target=2)(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).item()  # (5 (1 - 2)^2 + 1)/2
+    3.0
     """
 
     alpha: float = 1.0

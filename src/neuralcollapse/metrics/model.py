@@ -169,11 +169,24 @@ def measure_layers(
 ) -> dict[str, CollapseReport]:
     """Measure the outputs of several layers in the same run: reports by layer name.
 
-    ``layers`` are names of modules as in ``model.named_modules()``, by default the model's children. ``pool``
-    says what becomes of an output with positions (of a convolution, or the tokens of a sequence): ``"flatten"``
-    keeps every entry, ``"average"`` averages over the positions, never over channels; outputs whose labels have
-    one entry a position are not pooled. The other arguments are those of :func:`measure_model` (all but ``layer``);
-    ``memory_limit`` is shared by the layers, and over several processes (``reduce``) ``num_classes`` must be given.
+    The arguments that are not listed are those of :func:`measure_model` (all but ``layer``).
+
+    Args:
+        model: as in :func:`measure_model`.
+        loader: as in :func:`measure_model`.
+        layers: names of modules as in ``model.named_modules()``, by default the model's children.
+        num_classes: K; by default the highest label and one. Over several processes (``reduce``) it must be given.
+        pool: what becomes of an output with positions (of a convolution, or the tokens of a sequence): ``"flatten"``
+            keeps every entry, ``"average"`` averages over the positions, never over channels; outputs whose labels have
+            one entry a position are not pooled.
+        forward: as in :func:`measure_model`.
+        labels: as in :func:`measure_model`.
+        max_batches: as in :func:`measure_model`.
+        reduce: as in :func:`measure_model`.
+        memory_limit: bytes of features to keep, shared by the layers.
+        progress: show a progress bar.
+        **options: further arguments of :func:`measure_model`.
+
     """
     check_model(model)
     unknown = set(options) - LayerOptions.__optional_keys__

@@ -93,7 +93,7 @@ class NeuralCollapse(Metric):
             return self._report()
 
     def plot(
-        self, val: "Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None" = None, ax: None = None
+        self, val: "Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None" = None, ax: "Axes | None" = None
     ) -> "tuple[Figure, list[Axes]]":
         """A figure and its axes, as torchmetrics has it: the report, or the course of several computed values.
 

@@ -178,7 +178,13 @@ class Problem(ABC):
 
     @abstractmethod
     def certify(self, point: Point, tolerance: float = 1e-8) -> "Certificate":
-        """How far ``point`` is from the global minimum, rigorously, and what kind of point it is."""
+        """How far ``point`` is from the global minimum, rigorously, and what kind of point it is.
+
+        Args:
+            point: where.
+            tolerance: the gap, relative to the value, within which the point counts as a global minimum.
+
+        """
 
     def parameters(self) -> JsonObject:
         """The keyword arguments that rebuild this model, as plain values (the loss by its string form).

@@ -26,7 +26,18 @@ __all__ = ["critical_temperature", "normalized_optimum"]
 
 
 def critical_temperature(loss: LogitLoss | str, num_classes: int) -> float:
-    """tau* below which collapse is the minimiser: (K-1)/K times the minimiser of ell (infinite if ell only falls)."""
+    """tau* up to which collapse is the minimiser: (K-1)/K times the minimiser of ell (infinite if ell only falls).
+
+    For label smoothing (K-1)/K log(K/alpha - K + 1) (normalized, E.4, made exact).
+
+    >>> critical_temperature("ce", 4), round(critical_temperature("ls:alpha=0.5", 2), 12)  # log(3)/2
+    (inf, 0.549306144334)
+
+    Args:
+        loss: one of margins.
+        num_classes: K >= 2.
+
+    """
     loss = logit_loss(loss)
     if not loss.depends_on_margins:
         raise ValueError(f"the critical temperature is defined for losses of margins, not for {loss.spec}")

@@ -26,13 +26,21 @@ __all__ = ["RegularizedUFM"]
 class RegularizedUFM(LogitProblem):
     """min g(H W' + 1 b') + lW/2 |W|^2 + lH/2 |H|^2 + lb/2 |b|^2, g the mean loss (geometric (3), mse (3), losses (7)).
 
-    ``bias_decay=None`` means no bias, ``0.0`` a free one. ``per_class`` may be a list, array or tensor of K counts.
-    ``features="nonnegative"`` restricts the entries of H, as after a ReLU.
+    Args:
+        loss: a loss, its string form such as "focal:gamma=3", or a function of (logits, labels).
+        num_classes: K >= 2.
+        per_class: samples a class n: one number, or a list, array or tensor of K counts.
+        dim: feature dimension d.
+        weight_decay: lW >= 0.
+        feature_decay: lH >= 0; a minimum is attained where both are positive.
+        bias_decay: lb; None for no bias, 0.0 for a free one.
+        features: "nonnegative" restricts the entries of H, as after a ReLU.
 
     >>> from neuralcollapse import losses
     >>> model = RegularizedUFM(losses.CrossEntropy(), 10, per_class=100, dim=20, weight_decay=5e-4, feature_decay=5e-4)
     >>> model.optimum().regime
     'neural collapse'
+
     """
 
     kind: ClassVar[str] = "regularized"

@@ -98,24 +98,36 @@ def solve(
 ) -> Trace:
     """Minimise ``problem`` from ``start`` (a random point drawn from ``seed`` if None).
 
-    ``method`` is a name of :func:`methods`, perhaps with parameters ("lbfgs:memory=5"), or a method object.
-    The solve stops at a gradient norm of ``tol``; at ``gap`` above a proved lower bound on the minimum (the
-    closed form, else the certificate's, checked ever more rarely), if given; after ``max_iter`` iterations;
-    after ``max_seconds``.
+    The solve ends at a gradient norm of ``tol``, at ``gap`` above a proved lower bound on the minimum, after
+    ``max_iter`` iterations or after ``max_seconds``; where rounding allows no further decrease; or at a strict saddle
+    that the method does not leave. It works on one thread.
 
-    ``record`` names what the history holds: value, gradient_norm, gap (to the closed form), certified_gap,
-    accuracy, and the measures of :data:`neuralcollapse.metrics.METRICS` that means, spread and classifier give
-    (nc1, nc2, nc3, ...; None where a report has a reason); at every ``every``-th iteration (None: as often as
-    costs a few percent). ``perturbation`` moves the start by a seeded Gaussian step of that norm: from a
-    critical point it shows whether a method gets away. With "points" among the records (or ``record="points"``, the
-    usual columns and the points) the trace keeps the point of each row. ``on_record`` is called with each new row,
-    ``on_iteration`` with an :class:`Iterate`, a copy of the point included, before the first and after each
-    iteration. Works on one thread.
+    Args:
+        problem: what to minimise.
+        method: a name of :func:`methods`, perhaps with parameters ("lbfgs:memory=5"), or a method object.
+        start: where to begin.
+        seed: decides the random start, and the perturbation.
+        tol: the gradient norm to stop at.
+        max_iter: iterations at most.
+        record: what the history holds: value, gradient_norm, gap (to the closed form), certified_gap, accuracy, and the
+            measures of :data:`neuralcollapse.metrics.METRICS` that means, spread and classifier give (nc1, nc2, nc3,
+            ...; None where a report has a reason). With "points" among them (or ``record="points"``, the usual columns
+            and the points) the trace keeps the point of each row.
+        gap: the distance to a proved lower bound to stop at: the closed form, else the certificate's, which is asked
+            ever more rarely.
+        max_seconds: seconds at most.
+        every: record every so many iterations; None for as often as costs a few percent.
+        perturbation: the norm of a seeded Gaussian step that moves the start: from a critical point it shows whether a
+            method gets away.
+        on_record: called with each new row.
+        on_iteration: called with an :class:`Iterate`, a copy of the point included, before the first and after each
+            iteration.
 
     >>> from neuralcollapse.ufm import NormalizedUFM, solve
     >>> trace = solve(NormalizedUFM("ce", num_classes=4, per_class=3, dim=8), method="trust-region")
     >>> trace.outcome, trace.regime
     ('converged', 'neural collapse')
+
     """
     way = resolve_method(problem, method)
     options = SolveOptions(tol, max_iter, record, gap, max_seconds, every, perturbation)

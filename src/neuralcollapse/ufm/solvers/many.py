@@ -42,21 +42,34 @@ def solve_many(
     batched: bool | None = None,
     **options: Unpack[SolveKeywords],
 ) -> list[Trace]:
-    """One :func:`solve` a seed, in the order of ``seeds``, over ``workers`` processes of one thread (None:
-    all cores).
+    """One :func:`solve` a seed, in the order of ``seeds``; the results do not depend on the number of workers.
 
-    The results do not depend on the number of workers. With ``out`` each trial is saved in a folder of its
-    own as soon as it is done, and ``resume`` keeps the trials that are already there: an interrupted or
-    killed run goes on where it was; trials that are damaged are run again, and ``message`` is told. A worker that is
-    killed costs its trials a second try. ``start`` and ``perturbation`` give perturbed starts, one a seed.
-    ``options`` are those of :func:`solve`; ``on_trial`` is called with each trace as it comes.
+    A worker that is killed costs its trials a second try.
 
-    ``batched``: whether all trials are taken as one tensor in this process, which pays the overhead of small operations
-    once for many small solves. None (the default): where it can be done and is likely to be quicker, if neither ``out``
-    nor ``workers`` asks for trials apart; ``message`` is told where it cannot. True: always, with a ValueError where it
-    cannot be done; False: never. A batch follows gradient descent, conjugate gradients and L-BFGS on the models with
-    logits, each trial with step lengths, a history and an end of its own, by the rules of a single solve: values agree
-    to rounding. A trial that ends at a strict saddle is solved once more by itself.
+    Args:
+        problem: what to minimise.
+        seeds: different whole numbers, one a trial.
+        method: as in :func:`solve`.
+        start: where all trials begin, with ``perturbation=`` each a step away from it; None for a random start each.
+        workers: processes of one thread; None for one a core.
+        out: a folder in which each trial is saved, in one of its own, as soon as it is done.
+        resume: keep the trials that are already in ``out``: an interrupted or killed run goes on where it was. Trials
+            that are damaged are run again, and ``message`` is told.
+        on_trial: called with each trace as it comes.
+        message: called with a line on what happened besides.
+        batched: whether all trials are taken as one tensor in this process, which pays the overhead of small operations
+            once for many small solves. None: where it can be done and is likely to be quicker, if neither ``out`` nor
+            ``workers`` asks for trials apart; ``message`` is told where it cannot. True: always, with a ValueError
+            where it cannot be done; False: never. A batch follows gradient descent, conjugate gradients and L-BFGS on the
+            models with logits, each trial with step lengths, a history and an end of its own, by the rules of a single
+            solve: values agree to rounding. A trial that ends at a strict saddle is solved once more by itself.
+        **options: those of :func:`solve` that say when to stop and what to record.
+
+    >>> from neuralcollapse.ufm import RegularizedUFM
+    >>> model = RegularizedUFM("ce", 3, 2, 4, weight_decay=0.01, feature_decay=0.01)
+    >>> [trace.regime for trace in solve_many(model, range(2), workers=1)]
+    ['neural collapse', 'neural collapse']
+
     """
     numbers = _checked_seeds(seeds)
     way = resolve_method(problem, method)
