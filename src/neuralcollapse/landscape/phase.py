@@ -101,7 +101,8 @@ def phase_diagram(
 ) -> PhaseDiagram:
     """The regime of the regularised model's optimum at each pair of decays; "unknown" where none can be computed.
 
-    >>> phase_diagram("ce", 3, 1, 2, weight_decays=[0.1, 2.0], feature_decays=[0.1]).regimes[:, 0].tolist()  # s < 1/3 < s
+    >>> diagram = phase_diagram("ce", 3, 1, 2, weight_decays=[0.1, 2.0], feature_decays=[0.1])
+    >>> diagram.regimes[:, 0].tolist()  # s = 0.1 is below 1/K, s = 0.45 above it
     ['neural collapse', 'zero']
 
     Args:

@@ -52,8 +52,8 @@ def optimum_means(
 ) -> float:
     """|| CMM'C'/|CMM'C'|_F - the same of M* ||_F, M* the optimum's class means, C = I - 1n'/N; in [0, sqrt 2].
 
-    C takes the mean over all samples off both sides. The arguments are those of :func:`optimum_weight`, with M (K, d) in
-    the place of W.
+    C takes the mean over all samples off both sides. The arguments are those of :func:`optimum_weight`, with M (K, d)
+    in the place of W.
 
     >>> from neuralcollapse import frames
     >>> round(optimum_means(frames.simplex_etf(3, 4) + 5.0, 10, 1e-3, 1e-3), 12)

@@ -60,9 +60,9 @@ def solve_many(
         batched: whether all trials are taken as one tensor in this process, which pays the overhead of small operations
             once for many small solves. None: where it can be done and is likely to be quicker, if neither ``out`` nor
             ``workers`` asks for trials apart; ``message`` is told where it cannot. True: always, with a ValueError
-            where it cannot be done; False: never. A batch follows gradient descent, conjugate gradients and L-BFGS on the
-            models with logits, each trial with step lengths, a history and an end of its own, by the rules of a single
-            solve: values agree to rounding. A trial that ends at a strict saddle is solved once more by itself.
+            where it cannot be done; False: never. A batch follows gradient descent, conjugate gradients and L-BFGS on
+            the models with logits, each trial with step lengths, a history and an end of its own, by the rules of a
+            single solve: values agree to rounding. A trial that ends at a strict saddle is solved once more by itself.
         **options: those of :func:`solve` that say when to stop and what to record.
 
     >>> from neuralcollapse.ufm import RegularizedUFM
