@@ -267,7 +267,7 @@ TABLE = (
     Mutation("_support/files.py", "temporary.chmod(0o666 & ~mask)", "temporary.chmod(0o666)", SUPPORT),
     Mutation(
         "_support/files.py",
-        "if SEAL in facts and facts[SEAL] != _of(rest):",
+        "if SEAL in facts and facts[SEAL] != _checksum_of(rest):",
         "if SEAL in facts and not facts[SEAL]:",
         SUPPORT,
     ),

@@ -25,6 +25,7 @@ except ImportError:  # on Windows
     fcntl = None
 
 __all__ = [
+    "JsonObject",
     "atomic_write",
     "damaged",
     "digest",
@@ -39,6 +40,10 @@ __all__ = [
 ]
 
 
+JsonObject = dict[str, Any]
+"""An object of a JSON file: what its entries are, whoever reads them checks."""
+
+
 def atomic_write(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, flush it to disk, then rename it into place.
 
@@ -50,12 +55,12 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[Path], None]) ->
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _naming(target):
+    with _errors_naming(target):
         _write_whole(target, write)
 
 
 @contextmanager
-def _naming(target: Path) -> Iterator[None]:
+def _errors_naming(target: Path) -> Iterator[None]:
     """Errors of the system name the file that was to be written, whoever met them and about whichever part."""
     try:
         yield
@@ -116,12 +121,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
+def write_json(path: str | os.PathLike[str], value: object) -> None:
     """Write ``value`` as indented JSON, atomically; NaN and infinity are refused."""
     write_text(path, json_text(value))
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """What :func:`write_json` writes."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
@@ -150,12 +155,12 @@ def damaged(folder: Path, stated: Mapping[str, str]) -> str | None:
     return None
 
 
-def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(facts: Mapping[str, object]) -> JsonObject:
     """``facts`` with a checksum of themselves."""
-    return {**facts, SEAL: _of(facts)}
+    return {**facts, SEAL: _checksum_of(facts)}
 
 
-def unsealed(facts: Any, always: bool = False) -> dict[str, Any]:
+def unsealed(facts: object, always: bool = False) -> JsonObject:
     """What :func:`sealed` was given; ValueError where the checksum does not match.
 
     Facts without one are believed (old files have none), unless such files have had one ``always``, as those that state
@@ -167,14 +172,14 @@ def unsealed(facts: Any, always: bool = False) -> dict[str, Any]:
     if not isinstance(facts, Mapping):
         raise ValueError(f"must be a JSON object, got {type(facts).__name__}")
     rest = {name: value for name, value in facts.items() if name != SEAL}
-    if SEAL in facts and facts[SEAL] != _of(rest):
+    if SEAL in facts and facts[SEAL] != _checksum_of(rest):
         raise ValueError("it does not match its checksum")
     if SEAL not in facts and (always or "files" in facts):
         raise ValueError("its checksum is missing")
     return rest
 
 
-def _of(facts: Mapping[str, Any]) -> str:
+def _checksum_of(facts: Mapping[str, object]) -> str:
     return digest(json.dumps(facts, sort_keys=True).encode())
 
 
@@ -185,11 +190,11 @@ UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
 
 @contextmanager
 def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
-    """Keep other processes from writing in ``folder``, which is made if it is missing, and removed if nothing
-    came to be in it.
+    """Keep other processes from writing in ``folder``.
 
-    The lock is held on the file ``name`` in it, which says who writes and is gone afterwards. One that a killed process
-    left behind locks nothing. Where the system or the file system knows no such locks, nothing is locked.
+    It is made if it is missing, and removed if nothing came to be in it. The lock is held on the file ``name`` in it,
+    which says who writes and is gone afterwards. One that a killed process left behind locks nothing. Where the system
+    or the file system knows no such locks, nothing is locked.
 
     Raises:
         ValueError: if another process holds the lock; the line names it.
@@ -198,7 +203,7 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
     place = Path(folder)
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
-    file = _acquire(place, place / name)
+    file = _acquire_lock(place, place / name)
     if name == LOCK:
         for left in (*place.glob(".*.tmp"), *place.glob("*/.*.tmp")):  # of a process that was killed while it wrote
             if UNFINISHED.fullmatch(left.name):
@@ -215,7 +220,7 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
                 place.rmdir()
 
 
-def _acquire(folder: Path, path: Path) -> TextIOWrapper:
+def _acquire_lock(folder: Path, path: Path) -> TextIOWrapper:
     while True:
         file = path.open("a+", encoding="utf-8")
         if fcntl is None:
@@ -228,20 +233,20 @@ def _acquire(folder: Path, path: Path) -> TextIOWrapper:
             raise ValueError(f"{folder}: {holder} is writing here; wait for it or name another --out") from None
         except OSError:
             return file
-        if _is(file, path):
-            _sign(file)
+        if _is_same_file(file, path):
+            _sign_lock(file)
             return file
         file.close()  # its holder removed it between our opening and locking it: take the new one
 
 
-def _is(file: TextIOWrapper, path: Path) -> bool:
+def _is_same_file(file: TextIOWrapper, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
 
 
-def _sign(file: TextIOWrapper) -> None:
+def _sign_lock(file: TextIOWrapper) -> None:
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     facts = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")}
     file.truncate(0)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -123,7 +123,7 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
     Forked ones would inherit the threads' locks of this one in whatever state they are.
     """
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare)
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_worker)
     try:
         yield pool
     except BaseException:
@@ -135,7 +135,7 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown()
 
 
-def _prepare() -> None:
+def _prepare_worker() -> None:
     """One torch thread; the interrupt key is left to the parent, which ends the workers; without it they end too."""
     import torch
 
@@ -152,7 +152,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def running_ray(asked_by: str, workers: int | None) -> Iterator[Any]:
+def running_ray(asked_by: str, workers: int | None) -> Iterator[ModuleType]:
     """The module ``ray``, on the caller's cluster, that of ``RAY_ADDRESS``, or one of ``workers`` that ends here."""
     try:
         import ray

@@ -14,7 +14,7 @@ __all__ = ["MODEL_FIELDS", "MODEL_WORDS", "ModelField", "declare_model", "fields
 
 LARGEST = 10_000_000
 """The most classes and dimensions that a model takes; more are a slip of the pen."""
-REQUIRED: Any = ...
+REQUIRED: object = ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ModelField:
     name: str
     kind: Literal["loss", "integer", "counts", "scale", "choice", "array"]
     words: str
-    default: Any = REQUIRED
+    default: object = REQUIRED
     minimum: int = 1
     or_zero: bool = False
     or_none: bool = False
@@ -74,7 +74,7 @@ class ModelField:
         """Whether there is no default."""
         return self.default is REQUIRED
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         """``value`` as the model keeps it; ValueError or TypeError names the field, what it got and what it takes.
 
         >>> fields_of("normalized")["temperature"].check(2)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from .theme import RAISED, number
 
@@ -54,7 +53,7 @@ def typeset(text: str) -> str:
     return re.sub(r"(?<=\d) x (?=\d)", " × ", text)
 
 
-def typeset_fields(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def typeset_fields(facts: Mapping[str, object], *names: str) -> dict[str, object]:
     """``facts`` with the texts of these names typeset; what is no text stays."""
     return {
         name: typeset(value) if name in names and isinstance(value, str) else value for name, value in facts.items()

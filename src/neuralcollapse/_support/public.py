@@ -85,7 +85,7 @@ def _explained(call: Callable[..., Any]) -> Callable[..., Any]:
             wrong = _misfit(call, given, named)
             if wrong is None and not clear:
                 wrong = _impossible(call, given, named, error)
-            if wrong is None and _known(error):
+            if wrong is None and _from_known_code(error):
                 wrong = _about_tensors(call, given, named, error)
             if wrong is None:
                 raise
@@ -138,13 +138,13 @@ def _stated(error: Exception) -> bool:
     return place.tb_frame.f_code.co_code[place.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
-def _known(error: Exception) -> bool:
+def _from_known_code(error: Exception) -> bool:
     """Whether all code between the call and the error is of :data:`KNOWN` packages."""
     frames = traceback.walk_tb(error.__traceback__)
     return all(frame.f_globals.get("__name__", "").split(".")[0] in KNOWN for frame, _ in frames)
 
 
-def _tensors(call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[str, Any]]:
+def _tensors_given(call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[str, Any]]:
     """The tensors among the arguments, those of lists and those of points, with the arguments' names."""
     torch: Any = sys.modules.get("torch")
     found = []
@@ -158,7 +158,7 @@ def _about_tensors(
     call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any], error: Exception
 ) -> Exception | None:
     """The error for tensors that cannot be computed with: no numbers in memory, or shapes that do not match."""
-    tensors = _tensors(call, given, named)
+    tensors = _tensors_given(call, given, named)
     for name, tensor in tensors:
         if unusual_tensor(tensor) is not None:
             return TypeError(f"{name} must be a dense tensor of real numbers, got {describe(tensor)}")

@@ -21,7 +21,7 @@ def device(name: str, value: object) -> torch.device:
 
 
 def positions(name: str, value: object, count: int) -> Tensor:
-    """``value`` if it is a vector of integers from 0 to ``count`` - 1 (or of bools, one for each)."""
+    """``value`` if it is a vector of integers from -``count`` to ``count`` - 1 (or of bools, one for each)."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, got {describe(value)}")
     if value.dtype == torch.bool and value.shape == (count,):

@@ -41,9 +41,9 @@ def write_tensors(
     """
     # Wide entries first, so that all of them are aligned.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
-    arrays = {name: _bytes(tensors[name]) for name in order}
+    arrays = {name: _as_bytes(tensors[name]) for name in order}
     said = dict(sorted((notes or {}).items()))
-    header: dict[str, object] = {"__metadata__": {CHECKSUM: _checksum(tensors, arrays, said), **said}}
+    header: dict[str, object] = {"__metadata__": {CHECKSUM: _content_checksum(tensors, arrays, said), **said}}
     end = 0
     for name, array in arrays.items():
         place = [end, end := end + array.nbytes]
@@ -77,7 +77,9 @@ def read_tensors(path: str | os.PathLike[str], always: bool = False) -> tuple[di
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"{name}: not a readable safetensors file ({' '.join(str(error).split())})") from error
     stated = notes.pop(CHECKSUM, None)
-    if stated is not None and stated != _checksum(tensors, {key: _bytes(tensors[key]) for key in tensors}, notes):
+    if stated is not None and stated != _content_checksum(
+        tensors, {key: _as_bytes(tensors[key]) for key in tensors}, notes
+    ):
         raise ValueError(f"{name}: damaged: it does not match its checksum")
     if stated is None and always:
         raise ValueError(f"{name}: damaged: its checksum is missing")
@@ -87,22 +89,22 @@ def read_tensors(path: str | os.PathLike[str], always: bool = False) -> tuple[di
 def check_tensors(path: str | os.PathLike[str]) -> None:
     """ValueError if a safetensors file has a checksum and does not match it; looked at once while it is unchanged."""
     about = Path(path).stat()
-    _check(os.fspath(path), about.st_size, about.st_mtime_ns)
+    _check_content(os.fspath(path), about.st_size, about.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)
-def _check(name: str, size: int, changed: int) -> None:
+def _check_content(name: str, size: int, changed: int) -> None:
     with safe_open(name, framework="pt") as file:
         stated = CHECKSUM in (file.metadata() or {})
     if stated:
         read_tensors(name)
 
 
-def _bytes(tensor: Tensor) -> np.ndarray:
+def _as_bytes(tensor: Tensor) -> np.ndarray:
     return tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
-def _checksum(tensors: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> str:
+def _content_checksum(tensors: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> str:
     facts = [[name, str(tensors[name].dtype), list(tensors[name].shape)] for name in sorted(tensors)]
     result = hashlib.blake2b(json.dumps([facts, notes], sort_keys=True).encode(), digest_size=16)
     for name in sorted(arrays):

@@ -7,12 +7,13 @@ makes style sheets and charts of it. The same loss has the same colour and the s
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .registry import Spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -184,11 +185,11 @@ def number(value: float | None, digits: int = 4) -> str:
         return "∞" if value > 0 else "−∞"
     size = abs(value)
     if isinstance(value, int) or size == 0:
-        text = _grouped(f"{size:.0f}" if isinstance(size, float) else str(size))
+        text = _with_commas(f"{size:.0f}" if isinstance(size, float) else str(size))
     elif 1e-3 <= size < 1e5:
         text = f"{size:.{digits}g}" if size < 10**digits else f"{size:.0f}"
         # Rounding may have led to a power of ten that has one digit more.
-        text = _grouped(f"{float(text):.0f}" if "e" in text else text)
+        text = _with_commas(f"{float(text):.0f}" if "e" in text else text)
     else:
         front, _, power = f"{size:.{digits - 1}e}".partition("e")
         front = front.rstrip("0").rstrip(".") if "." in front else front
@@ -196,7 +197,7 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def _grouped(text: str) -> str:
+def _with_commas(text: str) -> str:
     """Commas in a whole part of five digits and more."""
     whole, point, rest = text.partition(".")
     return f"{int(whole):,}{point}{rest}" if len(whole) > 4 else text
@@ -221,7 +222,7 @@ def plain_decimals(picture: "Figure") -> None:
             low, high = sorted(map(float, axis.get_view_interval()))
             if axis.get_scale() != "log" or not 0 < low < high or not _automatic(axis):
                 continue
-            multiples = next((some for some in MULTIPLES if _count(some, low, high) >= ENOUGH), None)
+            multiples = next((some for some in MULTIPLES if _ticks_between(some, low, high) >= ENOUGH), None)
             axis.set_minor_formatter(NullFormatter())
             if multiples != MULTIPLES[0]:
                 axis.set_major_locator(MaxNLocator(4) if multiples is None else LogLocator(subs=multiples, numticks=20))
@@ -230,7 +231,7 @@ def plain_decimals(picture: "Figure") -> None:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
 
 
-def _count(multiples: tuple[float, ...], low: float, high: float) -> int:
+def _ticks_between(multiples: tuple[float, ...], low: float, high: float) -> int:
     """How many multiples of powers of ten lie between ``low`` and ``high``."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return sum(low <= part * 10.0**power <= high for part in multiples for power in powers)
@@ -249,7 +250,7 @@ def whole_epochs(picture: "Figure") -> None:
             axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
 
 
-def _automatic(axis: Any) -> bool:
+def _automatic(axis: "Axis") -> bool:
     """Whether nobody has chosen this axis's ticks."""
     from matplotlib.ticker import FixedLocator
 

@@ -95,7 +95,11 @@ def partition(count: int, parts: int) -> list[int]:
 
 
 def orthogonal_simplices(sizes: list[int]) -> Float[Tensor, "K d"]:
-    """Regular simplices of these numbers of vertices in orthogonal subspaces: d = sum of (size - 1)."""
+    """Regular simplices of these numbers of vertices in orthogonal subspaces: d = sum of (size - 1).
+
+    >>> orthogonal_simplices([2, 2]).abs().round(decimals=6).tolist()  # the cross-polytope of the plane
+    [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
+    """
     return torch.block_diag(*(simplex_etf(size, size - 1) for size in sizes))
 
 
@@ -111,7 +115,7 @@ def _e8() -> Tensor:
     return torch.tensor(pairs + halves, dtype=torch.float64) / math.sqrt(2)
 
 
-def _neighbours(code: Tensor) -> Tensor:
+def _nearest_projected(code: Tensor) -> Tensor:
     """The vectors nearest to the first one, projected off it: a code in one dimension less."""
     cosines = code @ code[0]
     nearest = code[(cosines - cosines[1:].max()).abs() < 1e-9]
@@ -124,7 +128,7 @@ def _neighbours(code: Tensor) -> Tensor:
 def _neighbours_of_e8(times: int) -> Tensor:
     code = _e8()
     for _ in range(times):
-        code = _neighbours(code)
+        code = _nearest_projected(code)
     return code
 
 
@@ -175,9 +179,9 @@ def _search(count: int, dim: int, seed: int) -> Tensor:
     generator = np.random.default_rng(seed)
     best, reached = None, -1.0
     for _ in range(STARTS):
-        rows = _unit(generator.standard_normal((count, dim)))
+        rows = _unit_rows(generator.standard_normal((count, dim)))
         for sharpness in SHARPNESS:
-            rows = _descend(rows, sharpness)
+            rows = _descend_soft_maximum(rows, sharpness)
         if count * dim <= POLISH_ENTRIES:
             rows = _polish(rows)
         distance = one_vs_rest(torch.from_numpy(rows)).smallest
@@ -186,11 +190,11 @@ def _search(count: int, dim: int, seed: int) -> Tensor:
     return torch.from_numpy(best)
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
+def _unit_rows(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _descend(rows: np.ndarray, sharpness: float) -> np.ndarray:
+def _descend_soft_maximum(rows: np.ndarray, sharpness: float) -> np.ndarray:
     shape = rows.shape
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -207,7 +211,7 @@ def _descend(rows: np.ndarray, sharpness: float) -> np.ndarray:
         return top + np.log(total) / sharpness, (slope / norms).ravel()
 
     found = minimize(objective, rows.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-15})
-    return _unit(found.x.reshape(shape))
+    return _unit_rows(found.x.reshape(shape))
 
 
 def _polish(rows: np.ndarray) -> np.ndarray:
@@ -252,7 +256,7 @@ def _polish(rows: np.ndarray) -> np.ndarray:
         method="SLSQP",
         options={"maxiter": 100, "ftol": 1e-15},
     )
-    better = _unit(split(found.x))
+    better = _unit_rows(split(found.x))
     products = better @ better.T
     np.fill_diagonal(products, -1)
     return better if products.max() < cosines[first, second].max() else rows

@@ -39,6 +39,15 @@ def nearest_etf(weight: Tensor) -> NearestETF:
     With B an orthonormal basis of the complement of 1 and B'W = A S V' its thin SVD, the best frame is
     sqrt(K/(K-1)) B A V' (the polar factor of B'W) and the best scale sqrt(K/(K-1)) tr(S) / K: an orthogonal
     Procrustes problem. Where W has less than full rank the frame is one of several at the same distance.
+
+    >>> from neuralcollapse.frames import simplex_etf
+    >>> found = nearest_etf(3.0 * simplex_etf(4, 5))
+    >>> round(found.scale, 12), round(found.distance, 12)
+    (3.0, 0.0)
+
+    Raises:
+        ValueError: if ``weight`` is not (K, d) with K >= 2 and d >= K - 1, or not finite.
+
     """
     weight = finite_tensor("weight", weight, (None, None))
     count, dim = weight.shape

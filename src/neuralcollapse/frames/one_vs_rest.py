@@ -37,7 +37,7 @@ class OneVsRest:
 
     @property
     def smallest(self) -> float:
-        """The rho = min_k dist_k, what a softmax code maximises over unit rows (Jiang et al. 2023)."""
+        """rho = min_k dist_k, what a softmax code maximises over unit rows (Jiang et al. 2023)."""
         return float(self.distances.min())
 
     @property
@@ -72,7 +72,7 @@ def one_vs_rest(weight: Tensor) -> OneVsRest:
     if scale == 0:
         return OneVsRest(torch.zeros(len(rows), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.float64))
     centred = centred / scale
-    mixtures = _descend(centred)
+    mixtures = _nearest_mixtures(centred)
     distances, lower = _bracket(centred, mixtures)
     size = float(centred.norm(dim=1).max())
     for index in torch.nonzero(distances - lower > CLOSE * size).flatten().tolist():
@@ -86,7 +86,7 @@ def one_vs_rest(weight: Tensor) -> OneVsRest:
     return OneVsRest(distances * scale, lower * scale)
 
 
-def _descend(rows: Float[Tensor, "K d"]) -> Float[Tensor, "K K"]:
+def _nearest_mixtures(rows: Float[Tensor, "K d"]) -> Float[Tensor, "K K"]:
     """X with rows on simplices and zero diagonal that nearly minimises |w_k - X_k W|^2 for all k."""
     count, dim = rows.shape
     gram = rows @ rows.T

@@ -10,14 +10,14 @@ from .simplex import embed
 
 __all__ = ["seli"]
 
-Numbers = ArrayLike | Tensor
+PositiveNumbers = ArrayLike | Tensor
 
 
 def seli(
-    counts: Numbers,
+    counts: PositiveNumbers,
     dim: int | None = None,
-    multiplicative: Numbers | None = None,
-    margins: Numbers | None = None,
+    multiplicative: PositiveNumbers | None = None,
+    margins: PositiveNumbers | None = None,
     seed: int | Generator | None = None,
 ) -> tuple[Float[Tensor, "K d"], Float[Tensor, "K d"]]:
     """Classifier W and class means M of least norm with delta_k z_kk - delta_j z_kj >= m_k (Thrampoulidis et al. 2022).
@@ -69,7 +69,7 @@ def seli(
     return weight, means
 
 
-def _positive(name: str, values: Numbers, length: int | None) -> Tensor:
+def _positive(name: str, values: PositiveNumbers, length: int | None) -> Tensor:
     try:
         numbers = torch.as_tensor(values, dtype=torch.float64, device="cpu").detach()
     except (TypeError, ValueError, RuntimeError) as error:

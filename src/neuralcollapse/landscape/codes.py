@@ -38,7 +38,7 @@ class CodeDiagram:
     changes: tuple[float, ...]
 
     def __repr__(self) -> str:
-        order = [_name(code) for code, _ in itertools.groupby(self.best)]
+        order = [_code_name(code) for code, _ in itertools.groupby(self.best)]
         at = ", ".join(f"{change:.4g}" for change in self.changes)
         return f"CodeDiagram(K={self.num_classes}, d={self.dim}, {' then '.join(order)}{', at ' + at if at else ''})"
 
@@ -53,14 +53,14 @@ class CodeDiagram:
         axis = figure.subplots()
         excess = self.values / self.values.min(axis=0) - 1
         winners = set(self.best)
-        named = [_name(code) for code in self.codes if code in winners]
+        named = [_code_name(code) for code in self.codes if code in winners]
         for code, row in zip(self.codes, excess, strict=True):
             won = code in winners
             axis.plot(
                 self.temperatures,
                 row,
-                color=series_colour(_name(code), named) if won else "0.85",
-                label=_name(code) if won else None,
+                color=series_colour(_code_name(code), named) if won else "0.85",
+                label=_code_name(code) if won else None,
                 zorder=2 if won else 1,
             )
         for change in self.changes:
@@ -123,5 +123,5 @@ def _exchange(pair: tuple[list[int], list[int]], low: float, high: float) -> flo
     return root(lambda tau: simplices_value(first, tau) - simplices_value(second, tau), low, high)
 
 
-def _name(code: Sequence[int]) -> str:
+def _code_name(code: Sequence[int]) -> str:
     return "+".join(str(size) for size in code)

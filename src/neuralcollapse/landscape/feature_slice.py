@@ -28,6 +28,8 @@ CHUNK_ENTRIES = 1 << 22
 class FeatureSlice:
     """(s, theta) -> value and gradient of any loss on logits, for K >= 3 classes.
 
+    Arguments of the methods may be arrays, which are broadcast against one another.
+
     >>> from neuralcollapse.losses import CrossEntropy
     >>> slice = FeatureSlice(CrossEntropy(), num_classes=4)
     >>> float(slice.value(0.0, 0.0))  # log 4
@@ -111,7 +113,7 @@ class FeatureSlice:
 class WideSlice:
     """The limit of :class:`FeatureSlice` for K to infinity.
 
-    Squared error: alpha/2 (s cos theta - M)^2 + s^2/2 sin^2 theta (mse (33), (34)). A contrastive loss grows like
+    Squared error: alpha/2 (s cos theta - M)^2 + s^2/2 sin^2 theta (mse (33), (34)). A loss of margins grows like
     log K; its excess over the value at s = 0 tends to -q s cos theta, so the gradient is q (-cos theta, s sin theta),
     with q = 1 for cross-entropy and focal loss and 1 - alpha for label smoothing: mse (35), as printed, drops K-2
     classes.
@@ -123,7 +125,7 @@ class WideSlice:
         object.__setattr__(self, "loss", logit_loss(self.loss))
 
     def value(self, s: ArrayLike, theta: ArrayLike) -> Curve:
-        """The limit of the loss; for contrastive losses, of its excess over the value at s = 0."""
+        """The limit of the loss; for losses of margins, of its excess over the value at s = 0."""
         s, theta = np.asarray(s, np.float64), np.asarray(theta, np.float64)
         if isinstance(self.loss, SquaredError):
             own = self.loss.alpha / 2 * (s * np.cos(theta) - self.loss.target) ** 2

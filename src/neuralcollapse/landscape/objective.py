@@ -58,7 +58,7 @@ def objective_slice(
     first, last = (real(f"reach[{index}]", value) for index, value in enumerate(reach))
     positions = np.linspace(first, last, integer("steps", steps, minimum=2))
     way = end - start
-    return ObjectiveSlice(positions, np.array([_value(problem, start, way * float(t)) for t in positions]))
+    return ObjectiveSlice(positions, np.array([_value_after(problem, start, way * float(t)) for t in positions]))
 
 
 def objective_plane(
@@ -95,9 +95,9 @@ def objective_plane(
         if numbers.size == 0:
             raise ValueError(f"{name} must name at least one step")
         grid.append(numbers)
-    values = [[_value(problem, point, ways[0] * float(s) + ways[1] * float(t)) for t in grid[1]] for s in grid[0]]
+    values = [[_value_after(problem, point, ways[0] * float(s) + ways[1] * float(t)) for t in grid[1]] for s in grid[0]]
     return ObjectivePlane(grid[0], grid[1], np.array(values))
 
 
-def _value(problem: Problem, point: Point, step: Point) -> float:
+def _value_after(problem: Problem, point: Point, step: Point) -> float:
     return problem.value(problem.retract(point, step))

@@ -24,7 +24,7 @@ LONGEST_NAME = 20
 class PhaseDiagram:
     """Regimes on a grid of decays: axis 0 is the weight decay, axis 1 the feature decay.
 
-    ``boundary`` has, for contrastive losses, the values of s = sqrt(n lW lH) between which zero and collapse exchange:
+    ``boundary`` has, for losses of margins, the values of s = sqrt(n lW lH) between which zero and collapse exchange:
     the boundaries are hyperbolas lW lH = s^2/n.
     """
 
@@ -99,7 +99,22 @@ def phase_diagram(
     feature_decays: Sequence[float],
     bias_decay: float | None = None,
 ) -> PhaseDiagram:
-    """The regime of the regularised model's optimum at each pair of decays; "unknown" where no closed form is known."""
+    """The regime of the regularised model's optimum at each pair of decays; "unknown" where none can be computed.
+
+    >>> diagram = phase_diagram("ce", 3, 1, 2, weight_decays=[0.1, 2.0], feature_decays=[0.1])
+    >>> diagram.regimes[:, 0].tolist()  # s = 0.1 is below 1/K, s = 0.45 above it
+    ['neural collapse', 'zero']
+
+    Args:
+        loss: a loss on logits.
+        num_classes: K.
+        per_class: n, the same for all classes.
+        dim: feature dimension d.
+        weight_decays: the values of lW, one a row.
+        feature_decays: the values of lH, one a column.
+        bias_decay: lb; None for no bias.
+
+    """
     shape = len(weight_decays), len(feature_decays)
     regimes = np.empty(shape, dtype=object)
     values, scales = np.full(shape, np.nan), np.full(shape, np.nan)

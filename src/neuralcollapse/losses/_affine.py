@@ -25,11 +25,11 @@ class AffineLinearization(Linearization):
 
     @property
     def gradient(self) -> Float[Tensor, "N K"]:
-        """Delta times the inner gradient."""
+        """delta times the inner gradient."""
         return self._inner.gradient if self._scale is None else self._inner.gradient * self._scale
 
     def hessian_vector(self, direction: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Delta times the inner Hessian times delta times ``direction``."""
+        """delta times the inner Hessian times delta times ``direction``."""
         if self._scale is None:
             return self._inner.hessian_vector(direction)
         return self._inner.hessian_vector(direction.mul_(self._scale)) * self._scale
@@ -97,12 +97,12 @@ class AffineLoss(LogitLoss):
         return dual if self._scale is None else dual / spread_over("multiplicative", self._scale, dual)
 
     def dual_rows(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, "N K"]:
-        """Delta times the inner rows at the moved logits."""
+        """delta times the inner rows at the moved logits."""
         rows = self._inner.dual_rows(self._move(logits), labels)
         return rows if self._scale is None else rows * spread_over("multiplicative", self._scale, rows)
 
     def dual_centre(self, labels: Int[Tensor, " N"], num_classes: int) -> Float[Tensor, "N K"]:
-        """Delta times the inner rows: column sums of zero stay zero."""
+        """delta times the inner rows: column sums of zero stay zero."""
         rows = self._inner.dual_centre(labels, num_classes)
         return rows if self._scale is None else rows * spread_over("multiplicative", self._scale, rows)
 

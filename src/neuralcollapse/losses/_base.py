@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -225,7 +225,7 @@ class LogitLoss(Loss):
         if best == 0 and float(self.margin_derivative(0.0, num_classes)) + slope >= 0:
             return MarginOptimum(0.0, float(values[0]))
         bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-        found: Any = minimize_scalar(
+        found = minimize_scalar(
             lambda a: float(self.margin_value(a, num_classes)) + slope * a,
             bounds=bounds,
             method="bounded",

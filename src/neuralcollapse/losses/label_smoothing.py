@@ -13,7 +13,13 @@ __all__ = ["LabelSmoothing"]
 @registry.add("label-smoothing", "ls")
 @dataclass(frozen=True)
 class LabelSmoothing(SmoothedCrossEntropy):
-    """Cross-entropy against (1-alpha) e_y + alpha/K, 0 <= alpha < 1 (losses, eq. (5))."""
+    """Cross-entropy against (1-alpha) e_y + alpha/K, 0 <= alpha < 1 (losses, eq. (5)).
+
+    >>> import torch
+    >>> logits = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    >>> round(LabelSmoothing(alpha=0.5)(logits, torch.tensor([0])).item(), 12)  # log(1 + 1/e) + 1/4
+    0.563261687518
+    """
 
     alpha: float = 0.1
 

@@ -83,6 +83,9 @@ class SquaredError(LogitLoss):
     """1/2 [ alpha (z_y - target)^2 + sum_{j != y} z_j^2 ] (mse, eq. (4), with M = target).
 
     The losses paper's eq. (6) with (kappa, beta) is twice this loss with (alpha, target) = (kappa, beta).
+
+    >>> SquaredError(alpha=5, target=2)(torch.tensor([[1.0, 1.0]]), torch.tensor([0])).item()  # (5 (1 - 2)^2 + 1)/2
+    3.0
     """
 
     alpha: float = 1.0
@@ -119,7 +122,7 @@ class SquaredError(LogitLoss):
         return SquaredErrorStack(labels, num_classes, self.alpha, self.target)
 
     def conjugate(self, dual: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """Target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
+        """target u_y + 1/2 [ u_y^2 / alpha + sum_{j != y} u_j^2 ], finite everywhere."""
         true = dual.gather(1, labels[:, None]).squeeze(1)
         wrong = dual.scatter(1, labels[:, None], 0.0)
         return self.target * true + 0.5 * (wrong.square().sum(1) + true.square() / self.alpha)

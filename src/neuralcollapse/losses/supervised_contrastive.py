@@ -29,6 +29,10 @@ class SupervisedContrastive(Loss):
     normalized, eq. (40); h_i are the rows of ``features`` scaled to unit norm. In the notation of the contrastive
     literature its temperature is 1/tau^2. Samples that are alone in their class have no positive pair and are left
     out of the mean; a batch in which all are alone has loss 0.
+
+    >>> two_pairs = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    >>> round(SupervisedContrastive()(two_pairs, torch.tensor([0, 0, 1, 1])).item(), 12)  # log(1 + 2/e)
+    0.551444713932
     """
 
     temperature: float = 1.0

@@ -5,7 +5,7 @@ A :class:`FeatureRows` hands out rows, so that the same code measures a tensor i
 
 import math
 import warnings
-from collections.abc import Sequence, Set
+from collections.abc import Sequence, Set, Sized
 from typing import Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "as_rows",
     "check_labels",
     "class_count",
+    "length_of",
     "nonfinite_error",
     "select_rows",
 ]
@@ -200,7 +201,7 @@ def as_classifier(
         if bias is not None:
             raise ValueError("bias is given without weight")
         return None, None
-    matrix = _finite("weight", weight, 2)
+    matrix = _finite_array("weight", weight, 2)
     if matrix.shape[0] < 2:
         raise ValueError(f"weight must have a row for each of at least two classes, got {describe(matrix)}")
     if matrix.shape[1] != dim or (num_classes is not None and matrix.shape[0] != num_classes):
@@ -208,13 +209,13 @@ def as_classifier(
         raise ValueError(f"weight must have shape {wanted} to go with the features, got {tuple(matrix.shape)}")
     if bias is None:
         return matrix, None
-    vector = _finite("bias", bias, 1)
+    vector = _finite_array("bias", bias, 1)
     if vector.shape[0] != matrix.shape[0]:
         raise ValueError(f"bias must have shape ({matrix.shape[0]},), got {tuple(vector.shape)}")
     return matrix, vector
 
 
-def _finite(name: str, value: object, dimensions: int) -> Tensor:
+def _finite_array(name: str, value: object, dimensions: int) -> Tensor:
     if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.dtype.itemsize <= 8:
         value = torch.from_numpy(value.astype(np.float64))
     if not isinstance(value, Tensor):
@@ -228,6 +229,18 @@ def _finite(name: str, value: object, dimensions: int) -> Tensor:
         count = int((~torch.isfinite(result)).sum())
         raise NonFiniteError(f"{name} must be finite, but {count} of its {result.numel()} entries are NaN or infinite")
     return result
+
+
+def length_of(data: object) -> int | None:
+    """How many entries a loader or data set has; ``None`` where it has no length, or one that cannot be asked for.
+
+    >>> length_of([1, 2]), length_of(iter([1, 2]))
+    (2, None)
+    """
+    try:
+        return len(data) if isinstance(data, Sized) else None
+    except TypeError:
+        return None
 
 
 def select_rows(

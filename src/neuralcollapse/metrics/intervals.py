@@ -28,11 +28,19 @@ from .accumulators.statistics import ClassStatistics
 from .definitions._geometry import Geometry, SampleResults
 from .definitions._registry import METRICS, Metric
 from .inputs import IGNORED, FeatureRows, as_classifier, as_labels, as_rows, check_labels
+from .processes import Group
 from .report.report import CollapseReport, build_report
 from .selection import SampleGroups, Selection, group_turn, rank_turn, turned
 from .settings import MOST_GROUPS, Settings, check_level
 
-__all__ = ["GroupedSecondPass", "GroupedStatistics", "first_statistics", "intervals_from", "with_intervals"]
+__all__ = [
+    "GroupedSecondPass",
+    "GroupedStatistics",
+    "first_statistics",
+    "intervals_from",
+    "second_pass_of",
+    "with_intervals",
+]
 
 FROM_STATISTICS = frozenset({"within", "projection", "scatter", "weight", "out_of_distribution"})
 
@@ -89,7 +97,7 @@ class GroupedStatistics:
                 part.update(source.where(rows), labels[rows], precision=precision)
         return groups
 
-    def all_reduce(self, group: object = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Merge the statistics of all ranks of torch.distributed, group by group."""
         self.parts = turned(self.parts, rank_turn(len(self.parts), group))
         for part in self.parts:
@@ -116,7 +124,7 @@ class GroupedStatistics:
     @property
     def total(self) -> ClassStatistics:
         """The statistics of all groups together."""
-        return _merged(None, self.parts)
+        return _merged_statistics(None, self.parts)
 
     def report(
         self,
@@ -245,7 +253,7 @@ class GroupedSecondPass:
         none = torch.zeros(self._task.geometry.num_classes, dtype=torch.int64)
         return torch.stack([seen if len(seen) else none for seen in (part.seen for part in parts)])
 
-    def all_reduce(self, group: object = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Merge over all ranks of torch.distributed, part by part."""
         whole, *groups = self.parts
         self.parts = (whole, *(turned(groups, rank_turn(len(groups), group)) if groups else ()))
@@ -273,11 +281,27 @@ def first_statistics(
     if settings.needs & {"projection", "scatter"} and settings.passes is None:
         size = 8 * dim**2 * (settings.groups + 5)
         passes = 1 if size <= settings.memory_limit else 2
-        notes = () if passes == 1 else (_no_room(settings, size),)
+        notes = () if passes == 1 else (_no_room_note(settings, size),)
     grouped = GroupedStatistics(
         num_classes, dim, groups=settings.groups, passes=passes, ignore_label=settings.ignore_label
     )
     return grouped, notes
+
+
+def second_pass_of(
+    total: ClassStatistics, weight: Tensor | None, bias: Tensor | None, settings: Settings
+) -> SecondPass:
+    """The second look that the settings ask for, after a first one that gave these statistics."""
+    return total.second_pass(
+        weight,
+        bias,
+        metrics=settings.metrics,
+        global_mean=settings.global_mean,
+        memory_limit=settings.memory_limit,
+        present_only=settings.selection.present_only,
+        min_samples=settings.selection.min_samples,
+        decision_rows=settings.decision_rows,
+    )
 
 
 def intervals_from(
@@ -306,7 +330,7 @@ def intervals_from(
     return replace(report, intervals=MappingProxyType({name: found[name] for name in report.values if name in found}))
 
 
-def _no_room(settings: Settings, size: int) -> str:
+def _no_room_note(settings: Settings, size: int) -> str:
     return (
         f"no intervals of nc1: the scatter matrices of {settings.groups} groups take {size / 1e9:.2g} GB, more than "
         f"memory_limit = {settings.memory_limit / 1e9:.2g} GB"
@@ -344,7 +368,7 @@ def with_intervals(
     notes = report.notes
     if scatter and size > memory_limit:
         scatter = False
-        notes += (_no_room(settings, size),)
+        notes += (_no_room_note(settings, size),)
     grouped = GroupedStatistics(
         geometry.num_classes, source.dim, groups=groups, passes=1 if scatter else 2, ignore_label=None
     )
@@ -397,7 +421,7 @@ def _decisions_without(parts: Sequence[SampleResults], sizes: Int[Tensor, " G"])
     return result
 
 
-def _merged(start: ClassStatistics | None, parts: Sequence[ClassStatistics]) -> ClassStatistics:
+def _merged_statistics(start: ClassStatistics | None, parts: Sequence[ClassStatistics]) -> ClassStatistics:
     result = None if start is None else copy.deepcopy(start)
     for part in parts:
         if result is None:
@@ -415,5 +439,5 @@ def _leave_one_out(rest: ClassStatistics | None, parts: Sequence[ClassStatistics
         yield rest
         return
     middle = len(parts) // 2
-    yield from _leave_one_out(_merged(rest, parts[middle:]), parts[:middle])
-    yield from _leave_one_out(_merged(rest, parts[:middle]), parts[middle:])
+    yield from _leave_one_out(_merged_statistics(rest, parts[middle:]), parts[:middle])
+    yield from _leave_one_out(_merged_statistics(rest, parts[:middle]), parts[middle:])

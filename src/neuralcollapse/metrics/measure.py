@@ -120,7 +120,7 @@ def report_on(
     if selection == Selection():
         classes = class_count(num_classes, targets, matrix, ignore_label)
     else:
-        numbers, targets, kept, notes = _selected(targets, matrix, num_classes, ignore_label, selection)
+        numbers, targets, kept, notes = _selected_classes(targets, matrix, num_classes, ignore_label, selection)
         classes = numbers.shape[0]
         if matrix is not None:
             matrix, vector = matrix[numbers], None if vector is None else vector[numbers]
@@ -174,7 +174,7 @@ def report_on(
     return with_intervals(report, source, targets, geometry, settings)
 
 
-def _selected(
+def _selected_classes(
     labels: Tensor, weight: Tensor | None, num_classes: int | None, ignore_label: int | None, selection: Selection
 ) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
     """The classes to measure, the labels numbered anew over those, the rows they stand at, and notes."""

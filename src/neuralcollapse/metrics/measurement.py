@@ -1,15 +1,15 @@
 """From batches that pass through a model to a report: what ``measure_model``, the callbacks and training feed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .._support.checks import integer
 from .hooks.align import SHIFTED, align, is_causal, shifts_labels
+from .hooks.batches import Again, RawLabels
 from .hooks.heads import LastLayer
 from .hooks.layers import LayerRows, LayersWatch
 from .hooks.run import ModelRun
@@ -27,9 +27,6 @@ __all__ = ["LayersMeasurement", "Measurement", "Options", "SharedHead"]
 ONE_OUTPUT = "the head has one output z: measured as two classes with logits -z/2 and z/2"
 ITSELF = "the model itself"
 NOT_SHIFTED = "labels are paired as forward= returned them, not shifted by a token"
-
-Again = Callable[..., Any]
-"""Runs the latest batch once more, with further keywords for the model."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class Measurement:
         """Take all hooks away."""
         self._watch.remove()
 
-    def take(self, labels: Any, again: Again | None = None) -> None:
+    def take(self, labels: RawLabels, again: Again | None = None) -> None:
         """Take the batch that has just passed; ``again`` runs it once more, should the classifier need to be found.
 
         A batch without samples tells nothing, and nothing is decided by it.
@@ -147,7 +144,7 @@ class Measurement:
         assert self._recorder is not None
         self._recorder.add(features, targets, self.precision)
 
-    def take_again(self, labels: Any) -> None:
+    def take_again(self, labels: RawLabels) -> None:
         """Take a batch of the second run."""
         assert self._recorder is not None
         if self._targets.tensor(labels).numel():
@@ -163,6 +160,7 @@ class Measurement:
             if None in heads:
                 # A process without data learns from the first that has some what is measured.
                 told = self._team.gather(self._head if self._team.rank == known else None)[known]
+                assert told is not None
                 if self._head is None:
                     self._meet(told)
         if self._recorder is None:
@@ -183,7 +181,7 @@ class Measurement:
 
     # one batch ----------------------------------------------------------------------------------------------
 
-    def rows(self, labels: Any, again: Again | None) -> tuple[Tensor, Tensor]:
+    def rows(self, labels: RawLabels, again: Again | None) -> tuple[Tensor, Tensor]:
         """Features (n, d) and integer labels (n,) of the latest batch."""
         raw = self._targets.tensor(labels)
         kept = None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
@@ -289,7 +287,7 @@ class LayersMeasurement:
         """Take all hooks away."""
         self._watch.remove()
 
-    def take(self, labels: Any, again: Again) -> None:
+    def take(self, labels: RawLabels, again: Again) -> None:
         """Take the batch that has just passed; ``again`` runs it once more."""
         caught = {name: self._watch.features(name) for name in self._layers}
         self._watch.start()  # what runs again is a pass of its own
@@ -302,7 +300,7 @@ class LayersMeasurement:
                 self._meet(name, features.shape[1])
             self._recorders[name].add(features, targets, self._watch.precision(name))
 
-    def take_again(self, labels: Any) -> None:
+    def take_again(self, labels: RawLabels) -> None:
         """Take a batch of the second run."""
         own = self._own(labels)
         for name in self._repeated:
@@ -316,7 +314,9 @@ class LayersMeasurement:
             raise ValueError("loader holds no batches")
         for name in self._layers:
             if name not in self._recorders:
-                self._meet(name, known[name])
+                dim = known[name]
+                assert dim is not None
+                self._meet(name, dim)
         if self._shares is not None:
             self._shares.restart()
         self._repeated = [name for name in self._layers if self._recorders[name].finish_first_pass()]
@@ -333,7 +333,7 @@ class LayersMeasurement:
             found[name] = replace(report, layer=name, notes=tuple(dict.fromkeys(notes)))
         return found
 
-    def _own(self, labels: Any) -> Tensor | None:
+    def _own(self, labels: RawLabels) -> Tensor | None:
         raw = self._targets.tensor(labels)
         return None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
 

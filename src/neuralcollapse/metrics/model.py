@@ -5,22 +5,21 @@ while they fit, so that the model sees the data once; beyond that they stream in
 second run is made only for metrics that need one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import torch
 from torch import nn
-from torch.distributed import ProcessGroup
 
 from .._support.checks import describe, integer
-from .hooks.batches import BatchReader, Forward, LabelsOf
+from .hooks.batches import BatchReader, Forward, LabelsOf, Loader
 from .hooks.heads import module_of, unwrapped
 from .hooks.run import ModelRun, check_model
 from .hooks.targets import Ignored
 from .inputs import IGNORED
 from .measurement import LayersMeasurement, Measurement, Options
-from .processes import MeasuringTeam, Shares, team_of
+from .processes import MeasuringTeam, Reduce, Shares, team_of
 from .report.report import CollapseReport
 from .settings import MEMORY_LIMIT, GlobalMean, Metrics
 
@@ -44,7 +43,7 @@ class LayerOptions(TypedDict, total=False):
 
 def measure_model(
     model: nn.Module,
-    loader: Iterable[Any] | torch.utils.data.Dataset[Any],
+    loader: Loader,
     layer: str | None = None,
     num_classes: int | None = None,
     *,
@@ -58,7 +57,7 @@ def measure_model(
     min_samples: int = 1,
     ignore_label: Ignored = IGNORED,
     max_batches: int | None = None,
-    reduce: bool | ProcessGroup | None = None,
+    reduce: Reduce = None,
     memory_limit: int = MEMORY_LIMIT,
     precision: torch.dtype | None = None,
     intervals: float | None = None,
@@ -135,12 +134,12 @@ def measure_model(
 
 def look_at(
     model: nn.Module,
-    loader: Iterable[Any] | torch.utils.data.Dataset[Any],
+    loader: Loader,
     reader: BatchReader,
     options: Options,
     *,
     max_batches: int | None = None,
-    reduce: bool | ProcessGroup | None = None,
+    reduce: Reduce = None,
     progress: bool = False,
 ) -> CollapseReport:
     """:func:`measure_model` with a reader of batches; adapters bring their own."""
@@ -148,14 +147,14 @@ def look_at(
     run = ModelRun(model, loader, reader, max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = Measurement(model, options, team=team, shares=shares, custom=reader.custom, repeatable=run.repeatable)
-    _look(run, team, measurement)
+    _run_passes(run, team, measurement)
     report = measurement.report()
     return replace(report, notes=(*report.notes, *reader.notes, *run.notes))
 
 
 def measure_layers(
     model: nn.Module,
-    loader: Iterable[Any] | torch.utils.data.Dataset[Any],
+    loader: Loader,
     layers: Sequence[str] | None = None,
     num_classes: int | None = None,
     *,
@@ -163,18 +162,31 @@ def measure_layers(
     forward: Forward | None = None,
     labels: LabelsOf | None = None,
     max_batches: int | None = None,
-    reduce: bool | ProcessGroup | None = None,
+    reduce: Reduce = None,
     memory_limit: int = MEMORY_LIMIT,
     progress: bool = False,
     **options: Unpack[LayerOptions],
 ) -> dict[str, CollapseReport]:
     """Measure the outputs of several layers in the same run: reports by layer name.
 
-    ``layers`` are names of modules as in ``model.named_modules()``, by default the model's children. ``pool``
-    says what becomes of an output with positions (of a convolution, or the tokens of a sequence): ``"flatten"``
-    keeps every entry, ``"average"`` averages over the positions, never over channels; outputs whose labels have
-    one entry a position are not pooled. The other arguments are those of :func:`measure_model` (all but ``layer``);
-    ``memory_limit`` is shared by the layers, and over several processes (``reduce``) ``num_classes`` must be given.
+    The arguments that are not listed are those of :func:`measure_model` (all but ``layer``).
+
+    Args:
+        model: as in :func:`measure_model`.
+        loader: as in :func:`measure_model`.
+        layers: names of modules as in ``model.named_modules()``, by default the model's children.
+        num_classes: K; by default the highest label and one. Over several processes (``reduce``) it must be given.
+        pool: what becomes of an output with positions (of a convolution, or the tokens of a sequence): ``"flatten"``
+            keeps every entry, ``"average"`` averages over the positions, never over channels; outputs whose labels have
+            one entry a position are not pooled.
+        forward: as in :func:`measure_model`.
+        labels: as in :func:`measure_model`.
+        max_batches: as in :func:`measure_model`.
+        reduce: as in :func:`measure_model`.
+        memory_limit: bytes of features to keep, shared by the layers.
+        progress: show a progress bar.
+        **options: further arguments of :func:`measure_model`.
+
     """
     check_model(model)
     unknown = set(options) - LayerOptions.__optional_keys__
@@ -193,13 +205,13 @@ def measure_layers(
     run = ModelRun(model, loader, BatchReader(forward, labels), max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = LayersMeasurement(inner, modules, pool, chosen, team, shares, run)
-    _look(run, team, measurement)
+    _run_passes(run, team, measurement)
     notes = (*run.reader.notes, *run.notes)
     reports = measurement.reports()
     return {name: replace(report, notes=(*report.notes, *notes)) for name, report in reports.items()}
 
 
-def _look(run: ModelRun, team: MeasuringTeam, measurement: Measurement | LayersMeasurement) -> None:
+def _run_passes(run: ModelRun, team: MeasuringTeam, measurement: Measurement | LayersMeasurement) -> None:
     """Take every batch, and once more where something is left to see and the loader can be run again."""
     with run.looking(measurement.remove):
         with team.failing_together():

@@ -2,24 +2,28 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
 from torch.utils.data import DistributedSampler
 
 from .._support.checks import describe
-from .inputs import NonFiniteError
+from .inputs import NonFiniteError, length_of
 
-__all__ = ["MeasuringTeam", "Shares", "gather_rows", "rank_of", "sum_over", "team_of", "world_of"]
+__all__ = ["Group", "MeasuringTeam", "Reduce", "Shares", "gather_rows", "rank_of", "sum_over", "team_of", "world_of"]
 
-Reduce = bool | distributed.ProcessGroup | None
+Group = distributed.ProcessGroup | None
+"""Processes that sum and gather together; ``None`` for all."""
+Reduce = bool | Group
+"""Whether to measure over processes: all, a group of them, none, or ``None`` for what the loader does."""
+Value = TypeVar("Value")
 
 
 class MeasuringTeam:
     """The processes whose samples make one report; alone, every method does nothing."""
 
-    def __init__(self, group: Any = None, together: bool = False):
+    def __init__(self, group: Group = None, together: bool = False):
         self.group, self.together = group, together
         running = distributed.is_available() and distributed.is_initialized()
         self.size = distributed.get_world_size(group) if running else 1
@@ -33,7 +37,7 @@ class MeasuringTeam:
             return None
         return f"the samples of process {self.rank} of {self.size} only; reduce=True measures those of all"
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Value) -> list[Value]:
         """The values of all processes, in order."""
         if not self.together:
             return [value]
@@ -88,12 +92,12 @@ class Shares:
         self.distributed = False
         if isinstance(sampler, DistributedSampler):
             self.distributed = True
-            self._total, self._stride, self._rank = _length(sampler.dataset), sampler.num_replicas, sampler.rank
+            self._total, self._stride, self._rank = length_of(sampler.dataset), sampler.num_replicas, sampler.rank
         elif int(getattr(batches, "num_processes", 1) or 1) > 1:
             self.distributed = True
             if not getattr(batches, "split_batches", False):
                 self._total, self._size = (
-                    _length(getattr(loader, "dataset", None)),
+                    length_of(getattr(loader, "dataset", None)),
                     getattr(batches, "batch_size", None),
                 )
                 self._stride = int(getattr(batches, "num_processes", 1))
@@ -119,14 +123,7 @@ class Shares:
         return None if bool(kept.all()) else kept
 
 
-def _length(dataset: Any) -> int | None:
-    try:
-        return len(dataset)
-    except TypeError:
-        return None
-
-
-def _device_of(group: Any) -> torch.device:
+def _device_of(group: Group) -> torch.device:
     """The CPU where the group can use it (gloo), else its accelerator (NCCL)."""
     kinds = [part.split(":")[0] for part in str(distributed.get_backend_config(group)).split(",")]
     if "cpu" in kinds or not kinds:
@@ -135,17 +132,17 @@ def _device_of(group: Any) -> torch.device:
     return torch.device(kind, torch.get_device_module(kind).current_device())
 
 
-def world_of(group: Any) -> int:
+def world_of(group: Group) -> int:
     """How many processes the group has."""
     return distributed.get_world_size(group)
 
 
-def rank_of(group: Any) -> int:
+def rank_of(group: Group) -> int:
     """The number of this process in the group."""
     return distributed.get_rank(group)
 
 
-def sum_over(tensors: list[Tensor], group: Any) -> list[Tensor]:
+def sum_over(tensors: list[Tensor], group: Group) -> list[Tensor]:
     """Each tensor summed over all processes, by one reduction in float64."""
     flat = torch.cat([tensor.to("cpu").to(torch.float64).reshape(-1) for tensor in tensors]).to(_device_of(group))
     distributed.all_reduce(flat, group=group)
@@ -157,7 +154,7 @@ def sum_over(tensors: list[Tensor], group: Any) -> list[Tensor]:
     return result
 
 
-def gather_rows(rows: Tensor, group: Any, counts: list[int]) -> Tensor:
+def gather_rows(rows: Tensor, group: Group, counts: list[int]) -> Tensor:
     """The rows of all processes, in the order of their ranks; ``counts`` says how many each has."""
     device, longest = _device_of(group), max(counts)
     padded = torch.zeros(longest, *rows.shape[1:], dtype=rows.dtype, device=device)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .accumulators.statistics import ClassStatistics
 from .inputs import FeatureRows, Labels, all_finite, as_labels, as_rows, nonfinite_error
-from .intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from
+from .intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from, second_pass_of
 from .measure import report_on
 from .precision import as_precision, coarser
 from .processes import MeasuringTeam
@@ -89,7 +89,7 @@ class Recorder:
         # Where they are: a copy, because a hook's tensor may be written to by what follows.
         self._kept.append((features.detach().clone(), targets.clone()))
         self._bytes += self._kept[-1][0].nbytes
-        if self._bytes > _room(features.device, self._settings.memory_limit):
+        if self._bytes > _feature_bytes(features.device, self._settings.memory_limit):
             self._stream()
 
     def _left_in(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,17 +141,8 @@ class Recorder:
         whole = kept is None or int(counts[kept].sum()) == total.total
         if not settings.again(classifier=self._weight is not None, scatter=total.passes == 1 and whole):
             return False
-        second = total.second_pass(
-            self._weight,
-            self._bias,
-            metrics=settings.metrics,
-            global_mean=settings.global_mean,
-            memory_limit=settings.memory_limit,
-            present_only=settings.selection.present_only,
-            min_samples=settings.selection.min_samples,
-            decision_rows=settings.decision_rows,
-        )
-        self._second = GroupedSecondPass(second, None if settings.intervals is None else settings.groups)
+        second = second_pass_of(total, self._weight, self._bias, settings)
+        self._second = GroupedSecondPass(second, settings.interval_groups)
         if self._kept is None:
             return True
         for features, labels in self._kept:
@@ -235,7 +226,7 @@ class RunSum:
         return bool(((self._total - other._total).abs() > slack).any())
 
 
-def _room(device: torch.device, limit: int) -> int:
+def _feature_bytes(device: torch.device, limit: int) -> int:
     """Bytes of features to keep: at most an eighth of what an accelerator has left, since they are joined later."""
     if device.type != "cuda":
         return limit

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from .._support.checks import flag, integer
-from .processes import rank_of, world_of
+from .processes import Group, rank_of, world_of
 
 __all__ = ["SampleGroups", "Selection", "group_turn", "rank_turn", "turned"]
 
@@ -100,7 +100,7 @@ def group_turn(mine: Int[Tensor, "G K"], theirs: Int[Tensor, "G K"]) -> int:
     return int((overlap <= overlap.min() * (1 + 1e-12)).nonzero()[0])
 
 
-def rank_turn(groups: int, group: object) -> int:
+def rank_turn(groups: int, group: Group) -> int:
     """The same for the processes of a group, which do not know of one another's counts."""
     return rank_of(group) * groups // world_of(group)
 

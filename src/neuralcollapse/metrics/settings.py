@@ -94,6 +94,11 @@ class Settings:
         """What they need."""
         return needs_of(self.chosen)
 
+    @property
+    def interval_groups(self) -> int | None:
+        """Groups of the jackknife; ``None`` where no intervals are asked for."""
+        return None if self.intervals is None else self.groups
+
     def again(self, *, classifier: bool, scatter: bool) -> frozenset[str]:
         """What is left for a second look at the samples, see :func:`needs_again`."""
         return needs_again(self.needs, classifier=classifier, scatter=scatter)

@@ -1,8 +1,8 @@
 """Class statistics as a ``torchmetrics.Metric``."""
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,10 @@ from .report.plots import plot_history
 from .report.report import CollapseReport
 from .selection import Selection
 from .settings import GlobalMean, Metrics, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["NeuralCollapse"]
 
@@ -88,7 +92,9 @@ class NeuralCollapse(Metric):
         ):
             return self._report()
 
-    def plot(self, val: Any = None, ax: Any = None) -> tuple[Any, Any]:
+    def plot(
+        self, val: "Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None" = None, ax: "Axes | None" = None
+    ) -> "tuple[Figure, list[Axes]]":
         """A figure and its axes, as torchmetrics has it: the report, or the course of several computed values.
 
         Args:
@@ -101,7 +107,7 @@ class NeuralCollapse(Metric):
         if val is None:
             figure = self.report().plot()
         else:
-            figure = plot_history([val] if isinstance(val, dict) else val)
+            figure = plot_history([val] if isinstance(val, Mapping) else val)
         return figure, figure.axes
 
     def statistics(self) -> ClassStatistics:

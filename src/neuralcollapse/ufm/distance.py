@@ -50,7 +50,15 @@ def optimum_means(
     bias_decay: float | None = None,
     loss: LossLike = "ce",
 ) -> float:
-    """The same for class means M (K, d): both sides less their mean over all samples."""
+    """|| CMM'C'/|CMM'C'|_F - the same of M* ||_F, M* the optimum's class means, C = I - 1n'/N; in [0, sqrt 2].
+
+    C takes the mean over all samples off both sides. The arguments are those of :func:`optimum_weight`, with M (K, d)
+    in the place of W.
+
+    >>> from neuralcollapse import frames
+    >>> round(optimum_means(frames.simplex_etf(3, 4) + 5.0, 10, 1e-3, 1e-3), 12)
+    0.0
+    """
     return _distance("means", means, counts, weight_decay, feature_decay, bias_decay, loss)
 
 

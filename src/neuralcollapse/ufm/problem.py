@@ -1,19 +1,22 @@
 """What all unconstrained feature models share: sizes, checks, and the verbs that solvers and certificates use."""
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from .._support.checks import integer
+from .._support.files import JsonObject
 from .._support.machine import check_room
-from .._support.model_fields import LARGEST, MODEL_FIELDS, ModelField
+from .._support.model_fields import LARGEST, MODEL_FIELDS
 from .._support.registry import Registry
 from .._support.tensor_checks import finite_tensor
+from ..losses import Loss
 from .objectives.base import Objective
 from .objectives.pointwise import PointwiseObjective
 from .point import Point
@@ -175,16 +178,22 @@ class Problem(ABC):
 
     @abstractmethod
     def certify(self, point: Point, tolerance: float = 1e-8) -> "Certificate":
-        """How far ``point`` is from the global minimum, rigorously, and what kind of point it is."""
+        """How far ``point`` is from the global minimum, rigorously, and what kind of point it is.
 
-    def parameters(self) -> dict[str, Any]:
+        Args:
+            point: where.
+            tolerance: the gap, relative to the value, within which the point counts as a global minimum.
+
+        """
+
+    def parameters(self) -> JsonObject:
         """The keyword arguments that rebuild this model, as plain values (the loss by its string form).
 
         They are the fields that the model's kind declares (:mod:`neuralcollapse._support.model_fields`).
         """
         given = {field: getattr(self, field.name) for field in MODEL_FIELDS[self.kind]}
         return {
-            field.name: _plain(field, value)
+            field.name: _as_json(value)
             for field, value in given.items()
             if not (field.quiet and value == field.default)
         }
@@ -240,17 +249,27 @@ class Problem(ABC):
                 finite_tensor(f"{what}.{name}", block, shape, torch.float64)
         return point
 
+    def _gaussian_point(self, seed: int | Generator) -> Point:
+        """W, H and, where there is one, b with Gaussian entries of variance 1/d."""
+        generator = self._generator(seed)
+
+        def gaussian(*shape: int) -> Tensor:
+            return torch.randn(*shape, dtype=torch.float64, generator=generator) / math.sqrt(self.dim)
+
+        weight, features = gaussian(self.num_classes, self.dim), gaussian(self.num_samples, self.dim)
+        return Point(weight, features, gaussian(self.num_classes) if self.has_bias else None)
+
     def _generator(self, seed: int | Generator) -> Generator:
         """Where a random point is drawn from, once there is room for it."""
         check_room("a point of this model", 8 * (self.num_samples + self.num_classes) * self.dim)
         return seed if isinstance(seed, Generator) else torch.Generator().manual_seed(integer("seed", seed))
 
 
-def _plain(field: ModelField, value: Any) -> Any:
+def _as_json(value: object) -> object:
     """A field's value as JSON has it."""
-    if field.kind == "loss":
+    if isinstance(value, Loss):
         return value.spec
-    return value.tolist() if field.kind == "array" else value
+    return value.tolist() if isinstance(value, Tensor) else value
 
 
 _NAMES = {"W": "classifier", "H": "feature array", "b": "bias"}

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 import torch
 from torch import Tensor
 
-from .._support.files import damaged, digests, sealed, unsealed, write_json, write_text
+from .._support.files import JsonObject, damaged, digests, sealed, unsealed, write_json, write_text
 from .._support.tensors import read_tensors, write_tensors
 from .._support.theme import BLUE, plain_axes, plain_decimals
 from .point import Point, load_point, save_point
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-__all__ = ["Certificate", "Optimum", "Outcome", "Trace", "Verdict"]
+__all__ = ["Certificate", "HistoryColumn", "HistoryRow", "Optimum", "Outcome", "Trace", "Verdict"]
 
 Verdict = Literal["global minimum", "strict saddle", "not a critical point", "undecided"]
 """What kind of point it is."""
@@ -34,6 +34,11 @@ UNDECIDED: Final = "undecided"
 Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle"]
 """How a solve ended."""
 
+HistoryRow = dict[str, float | None]
+"""A recorded iteration: its number, the seconds since the start, and the columns asked for; None for no value."""
+HistoryColumn = list[float | None]
+"""A column of a history, one entry a recorded iteration."""
+
 POINTS_FILE = "points.safetensors"
 FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
 CHECKED = ("point.safetensors", "history.jsonl")
@@ -42,7 +47,7 @@ CHECKED = ("point.safetensors", "history.jsonl")
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """A global minimum in closed form.
+    """A global minimum: in closed form, or by a convex program with a certificate (regime "convex program").
 
     ``regime`` names which solution it is. ``proved`` says whether it is proved to be global; where it is ``False``
     (a few corners, named in ``note``) it is the lowest value known. ``logit_scale`` is z_true - z_other at the class
@@ -86,10 +91,43 @@ class Optimum:
         """The Gram matrix (K, K) of the class means of H."""
         return self._grams[1]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The numbers, for JSON."""
         names = ("value", "regime", "logit_scale", "weight_norm", "feature_norm", "bias", "proved", "note")
         return {name: getattr(self, name) for name in names}
+
+
+def one_feature_a_class(
+    arrays: Callable[[], tuple[Tensor, Tensor, Tensor | None]], labels: Callable[[], Tensor]
+) -> "Builders":
+    """What builds an optimum's point and Gram matrices from (W, class means, bias) and the class of each sample."""
+
+    def build_point() -> Point:
+        weight, means, bias = arrays()
+        return Point(weight, means[labels()], bias)
+
+    def build_grams() -> tuple[Tensor, Tensor]:
+        weight, means, _ = arrays()
+        return weight @ weight.T, means @ means.T
+
+    return {"build_point": build_point, "build_grams": build_grams}
+
+
+class Builders(TypedDict):
+    """The two that an :class:`Optimum` asks for."""
+
+    build_point: Callable[[], Point]
+    build_grams: Callable[[], tuple[Tensor, Tensor]]
+
+
+def mean_margin(logits: Tensor) -> float:
+    """The mean over classes of z_true - mean z_other, from the logits (K, K) at the class means.
+
+    >>> mean_margin(torch.tensor([[2.0, 1.0], [0.0, 3.0]]))
+    2.0
+    """
+    own = logits.diagonal()
+    return float((own - (logits.sum(1) - own) / (len(logits) - 1)).mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +159,7 @@ class Certificate:
             f"gradient norm {self.gradient_norm:.1e}{curved})"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The numbers and words, for JSON (non-finite numbers as null)."""
         names = ("value", "lower_bound", "gap", "gradient_norm", "spectral_ratio", "curvature")
         numbers = {name: getattr(self, name) for name in names}
@@ -136,8 +174,8 @@ class Trace:
     ``history`` maps a column's name to its entries, one a recorded iteration ("iteration" and "seconds"
     besides what was asked for); ``pandas.DataFrame(trace.history)`` is the table. ``outcome`` is one word:
     "converged", "max_iter", "max_seconds", "stalled" (rounding allows no further decrease) or "saddle" (a
-    strict saddle that this method does not leave); ``message`` is the sentence. ``regime`` names the closed-
-    form solution that was reached, if it was.
+    strict saddle that this method does not leave); ``message`` is the sentence. ``regime`` names the closed form that
+    was reached, if one was.
     """
 
     point: Point
@@ -195,19 +233,18 @@ class Trace:
         plain_decimals(figure)
         return figure
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """All but the point and the history, as plain values."""
         skipped = ("point", "history", "problem", "points")
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
         return {"problem": json.loads(self.problem.to_json()), **facts}
 
-    def rows(self) -> list[dict[str, float | None]]:
+    def rows(self) -> list[HistoryRow]:
         """The history, one mapping a recorded iteration."""
         return [dict(zip(self.history, row, strict=True)) for row in zip(*self.history.values(), strict=True)]
 
     def save(self, folder: str | Path) -> None:
-        """Write ``point.safetensors``, ``history.jsonl``, ``seconds.json`` and, last, ``trace.json`` into
-        ``folder``.
+        """Write the trace into ``folder``: point.safetensors, history.jsonl, seconds.json and, last, trace.json.
 
         Times have a file of their own: the others are the same, byte by byte, whenever the solve is repeated.
         ``trace.json`` has checksums of them and of itself, so that a damaged trace is not taken for a whole one.
@@ -246,7 +283,7 @@ class Trace:
             lines = (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
             problem = Problem.from_json(json.dumps(facts.pop("problem")))
-            history: dict[str, list[float | None]] = {"iteration": [row["iteration"] for row in rows]}
+            history: dict[str, HistoryColumn] = {"iteration": [row["iteration"] for row in rows]}
             history["seconds"] = list(times["history"])
             for name in rows[0]:
                 history.setdefault(name, [row[name] for row in rows])

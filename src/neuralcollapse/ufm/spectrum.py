@@ -19,10 +19,10 @@ DENSE_LIMIT = 1000
 DENSE_PAIR_LIMIT = 300
 """The same of :func:`smallest_eigenpair`, which is asked for in the middle of solves."""
 
-Product = Callable[[np.ndarray], np.ndarray]
+VectorMap = Callable[[np.ndarray], np.ndarray]
 
 
-def lowest_eigenvalues(product: Product, project: Product, size: int, count: int, seed: int = 0) -> np.ndarray:
+def lowest_eigenvalues(product: VectorMap, project: VectorMap, size: int, count: int, seed: int = 0) -> np.ndarray:
     """The ``count`` lowest eigenvalues, rising, of ``product`` on the range of the orthogonal projection ``project``.
 
     Lanczos sees one copy of a repeated eigenvalue at first, and the spectra of symmetric solutions are full of them.
@@ -37,9 +37,9 @@ def lowest_eigenvalues(product: Product, project: Product, size: int, count: int
 
     generator = np.random.default_rng(seed)
 
-    def largest(apply: Product, wanted: int, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    def largest(apply: VectorMap, wanted: int, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
         start, width = project(generator.normal(size=size)), min(2 * wanted + 40, size)
-        found = _largest(apply, start, wanted, width, tolerance, restarts=1000)
+        found = _largest_pairs(apply, start, wanted, width, tolerance, restarts=1000)
         if found is None:
             raise ArithmeticError("Lanczos found no eigenvalue of the Hessian in 1000 restarts")
         return found
@@ -92,10 +92,10 @@ def smallest_eigenpair(
     else:
         generator = torch.Generator().manual_seed(seed)
         start = tangent(torch.randn(size, dtype=torch.float64, generator=generator)).numpy()
-        found = _largest(product, start, 1, 40, 1e-2, restarts=300)
+        found = _largest_pairs(product, start, 1, 40, 1e-2, restarts=300)
         radius = float(np.linalg.norm(product(start)) / np.linalg.norm(start)) if found is None else abs(found[0][0])
         shift = 1.1 * radius + 1e-300
-        found = _largest(lambda v: product(v) - shift * v, start, 1, 40, 1e-9, restarts=300)
+        found = _largest_pairs(lambda v: product(v) - shift * v, start, 1, 40, 1e-9, restarts=300)
         vector = start if found is None else found[1][:, 0]
     return _rayleigh(problem, point, state, vector, float(radius))
 
@@ -111,8 +111,8 @@ def _rayleigh(
     return direction.dot(state.hessian_vector(direction)), direction, radius
 
 
-def _largest(
-    apply: Product, start: np.ndarray, wanted: int, width: int, tolerance: float, restarts: int
+def _largest_pairs(
+    apply: VectorMap, start: np.ndarray, wanted: int, width: int, tolerance: float, restarts: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Eigenvalues of largest size with their vectors, as many as converged; None where none did."""
     size = len(start)

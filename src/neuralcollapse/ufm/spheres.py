@@ -16,11 +16,11 @@ class SphereProblem(Problem):
 
     def project(self, point: Point, direction: Point) -> Point:
         """``direction`` less its radial part, row by row."""
-        return direction.map(lambda rows, base: rows - base * _inner(base, rows), point)
+        return direction.map(lambda rows, base: rows - base * _row_products(base, rows), point)
 
     def retract(self, point: Point, direction: Point) -> Point:
         """Rows of ``point + direction``, scaled back to unit norm (a retraction of second order)."""
-        return (point + direction).map(_unit)
+        return (point + direction).map(_unit_rows)
 
     def _freedom(self, point: Point) -> int:
         """Each row loses its radial direction."""
@@ -31,7 +31,7 @@ class SphereProblem(Problem):
         generator = self._generator(seed)
 
         def rows(count: int) -> Tensor:
-            return _unit(torch.randn(count, self.dim, dtype=torch.float64, generator=generator))
+            return _unit_rows(torch.randn(count, self.dim, dtype=torch.float64, generator=generator))
 
         classifier = rows(self.num_classes) if self.has_classifier else None
         return Point(classifier, rows(self.num_samples))
@@ -48,10 +48,10 @@ class SphereProblem(Problem):
         return point
 
 
-def _inner(left: Tensor, right: Tensor) -> Tensor:
+def _row_products(left: Tensor, right: Tensor) -> Tensor:
     """Row-wise inner products, as a column."""
     return torch.linalg.vecdot(left, right, dim=1)[:, None]
 
 
-def _unit(rows: Tensor) -> Tensor:
+def _unit_rows(rows: Tensor) -> Tensor:
     return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)

@@ -12,7 +12,7 @@ from .problem import Problem, ProblemLinearization
 from .results import GLOBAL_MINIMUM, NOT_CRITICAL, STRICT_SADDLE, UNDECIDED, Certificate
 from .spectrum import smallest_eigenpair
 
-__all__ = ["PointEvidence", "judge_point", "proved_minimum", "unless_convex", "value_scale"]
+__all__ = ["PointEvidence", "doubt_of_bound", "judge_point", "proved_minimum", "value_scale"]
 
 CRITICAL = 1e-7
 """A gradient below this share of its natural scale counts as zero."""
@@ -52,9 +52,14 @@ def value_scale(loss: LogitLoss, num_classes: int, largest: float) -> float:
     return abs(float(loss(zero, torch.tensor([0])))) + largest
 
 
-def unless_convex(loss: LogitLoss) -> str:
-    """What is known against convexity, in words."""
-    return "is not known to be convex" if loss.convex_from is None else "is not convex"
+def doubt_of_bound(loss: LogitLoss) -> str:
+    """Why the loss's Fenchel bound may stay below the minimum, whatever the dimensions; empty for a convex loss."""
+    if not loss.has_conjugate:
+        return f"no conjugate of {loss.spec} is stated, so there is no lower bound"
+    if loss.is_convex:
+        return ""
+    known = "is not known to be convex" if loss.convex_from is None else "is not convex"
+    return f"{loss.spec} {known}, so its dual bound may stay below the minimum"
 
 
 def judge_point(

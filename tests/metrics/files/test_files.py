@@ -157,12 +157,17 @@ def test_saved_statistics_are_merged(tmp_path):
     assert nc.measure_files(tmp_path, workers=1).num_samples == 2 * N
 
 
-def test_finished_shards_are_not_read_again(tmp_path, monkeypatch):
-    H, y, _, _ = data()
+def three_shards(tmp_path, H, y):
     shards = tmp_path / "shards"
     shards.mkdir()
     for number, index in enumerate(np.array_split(np.arange(N), 3)):
         write(shards, "npz", H[index], y[index], f"{number}")
+    return shards
+
+
+def test_finished_shards_are_not_read_again(tmp_path, monkeypatch):
+    H, y, _, _ = data()
+    shards = three_shards(tmp_path, H, y)
     out = tmp_path / "work"
     names = ["nc1", "cdnv"]
     from neuralcollapse.metrics.files import measure as _measure_files
@@ -195,10 +200,7 @@ def test_finished_shards_are_not_read_again(tmp_path, monkeypatch):
 
 def test_the_second_look_goes_on_too(tmp_path, monkeypatch):
     H, y, W, b = data()
-    shards = tmp_path / "shards"
-    shards.mkdir()
-    for number, index in enumerate(np.array_split(np.arange(N), 3)):
-        write(shards, "npz", H[index], y[index], f"{number}")
+    shards = three_shards(tmp_path, H, y)
     from neuralcollapse.metrics.files import measure as _measure_files
 
     looked = []

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+from neuralcollapse.losses import CrossEntropy, LogitAdjusted
 from neuralcollapse.ufm import Point, RegularizedUFM, methods, solve
 
 
@@ -74,6 +75,56 @@ def test_classes_are_learned_one_by_one_at_the_threshold():
     assert problem.count_threshold() == pytest.approx(8.5, rel=1e-12)
     assert problem.learned_classes() == (0, 1)
     assert problem.optimum().regime == "minority collapse"
+
+
+def test_weights_scale_the_threshold_of_each_class():
+    counts, decays = [12, 5, 5], (0.08, 0.08)
+    plain = RegularizedUFM("ce", 3, counts, 4, *decays, features="nonnegative")
+    ones = RegularizedUFM(CrossEntropy([1, 1, 1]), 3, counts, 4, *decays, features="nonnegative")
+    assert ones.count_threshold() == pytest.approx((plain.count_threshold(),) * 3, rel=1e-12)
+    # Twice the loss at twice the decays is twice the objective.
+    twice = RegularizedUFM(CrossEntropy([2, 2, 2]), 3, counts, 4, 0.16, 0.16, features="nonnegative")
+    assert twice.count_threshold() == pytest.approx(ones.count_threshold(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("excess", "learned"), [(0.9, True), (1.1, False)])
+def test_a_weighted_class_is_learned_from_its_threshold_on(excess, learned):
+    counts, weights, classes = [30, 6], [1.0, 1.5], 2
+    mu = np.sqrt(excess * 6 * (classes - 1) / classes) * 1.5 / sum(counts)
+    problem = RegularizedUFM(CrossEntropy(weights), classes, counts, 3, mu, mu, features="nonnegative")
+    assert problem.count_threshold()[1] == pytest.approx(excess * 6, rel=1e-12)
+    features = torch.zeros(classes, 3, dtype=torch.float64)
+    features[0, 0] = features[1, 1] = 1.0
+    weight = features - features.mean(0)
+    start = Point(weight, features[problem.labels] + 1e-3)
+    point = solve(problem, "lbfgs", start=start, tol=1e-11, max_iter=5000).point
+    own = point.H[-1] @ (point.W[1] - point.W[0])
+    assert (float(own) > 1e-2) is learned
+
+
+def test_no_threshold_is_stated_where_classes_do_not_pay_alone():
+    """With a free bias two classes of 6 are told apart above N^2 lW lH K/(K-1) = 6.4, which is no threshold there."""
+    counts = [30, 30, 6, 6]
+    mu = 1.03 * np.sqrt(6 * 3 / 4) / sum(counts)
+    problem = RegularizedUFM("ce", 4, counts, 8, mu, mu, bias_decay=0.0, features="nonnegative")
+    features = torch.zeros(4, 8, dtype=torch.float64)
+    features[:, :4] = torch.eye(4, dtype=torch.float64)
+    start = Point(features - features.mean(0), features[problem.labels] + 1e-3, torch.zeros(4, dtype=torch.float64))
+    apart = solve(problem, "lbfgs", start=start, tol=1e-10, max_iter=5000)
+    together = apart.point.H.clone()
+    together[60:] = apart.point.H[60:].mean(0)
+    merged = Point(apart.point.W, together, apart.point.b)
+    same = solve(problem, "lbfgs", start=merged, tol=1e-10, max_iter=5000)
+    margin = apart.point.H[60] @ (apart.point.W[2] - apart.point.W[3])
+    assert float(margin) > 0.5
+    assert apart.value <= same.value * (1 + 1e-9)
+    with pytest.raises(NotImplementedError, match="no count threshold is known"):
+        problem.count_threshold()
+    adjusted = RegularizedUFM(LogitAdjusted("ce", [3, 1]), 2, [3, 1], 3, 0.1, 0.1, features="nonnegative")
+    with pytest.raises(NotImplementedError, match="no count threshold is known"):
+        adjusted.count_threshold()
+    balanced = RegularizedUFM("ce", 3, 4, 4, 0.1, 0.1, bias_decay=0.0, features="nonnegative")
+    assert balanced.count_threshold() == pytest.approx((12 * 0.1) ** 2 * 3 / 2, rel=1e-12)
 
 
 def test_other_losses_have_the_free_bound_and_no_closed_form():

@@ -1,11 +1,10 @@
 """The classifier's decisions against the nearest class mean, and against the labels."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from ..processes import Group, sum_over
 from .look import Chunk, Look
 
 __all__ = ["Decisions"]
@@ -27,10 +26,8 @@ class Decisions:
         """Add another's counts."""
         self.numbers += other.numbers.to(self.numbers.device)
 
-    def all_reduce(self, group: Any = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Sum over processes."""
-        from ..processes import sum_over
-
         (self.numbers,) = sum_over([self.numbers], group)
 
     def result(self) -> Int[Tensor, "4 K"]:

@@ -1,11 +1,10 @@
 """Cosine margins of single samples: one number each, for their sorted curve."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..processes import Group, gather_rows, rank_of, sum_over, world_of
 from .look import Chunk, Look
 
 __all__ = ["Margins"]
@@ -30,10 +29,8 @@ class Margins:
         self._parts += [part.to(self._device) for part in other._parts]
         self._usable += [part.to(self._device) for part in other._usable]
 
-    def all_reduce(self, group: Any = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Gather the margins of all processes."""
-        from ..processes import gather_rows, rank_of, sum_over, world_of
-
         mine = self.state()
         sizes = torch.zeros(2, world_of(group), dtype=torch.int64)
         sizes[:, rank_of(group)] = torch.tensor([mine["margins"].shape[0], int(mine["left_out"])])

@@ -7,13 +7,13 @@ is a sample, the second term is at most n_k times the result.
 """
 
 import threading
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..precision import DIGITS, coarsest, digits_of
+from ..processes import Group, sum_over
 from .scatter import Scatter
 
 __all__ = ["Moments", "chunk_rows"]
@@ -101,7 +101,7 @@ class Moments:
             inverse = torch.repeat_interleave(added)
             local = torch.zeros(classes.shape[0], rows.shape[1], dtype=torch.float64, device=rows.device)
             local.index_add_(0, inverse, deviation)
-            scatter.add(_growth(deviation, inverse, local, self.sums.index_select(0, classes), before, added))
+            scatter.add(_scatter_growth(deviation, inverse, local, self.sums.index_select(0, classes), before, added))
         self.sums.index_add_(0, labels, deviation)
         self.counts.index_add_(0, classes, added)
 
@@ -124,13 +124,11 @@ class Moments:
         self.counts[classes] += added
         self.digits += other.digits.to(device)
 
-    def all_reduce(self, group: Any = None, scatter: Scatter | None = None) -> None:
+    def all_reduce(self, group: Group = None, scatter: Scatter | None = None) -> None:
         """Merge over all processes by two sums: of counts and means, then of deviations from the common means.
 
         ``scatter`` is summed, too, in the second.
         """
-        from ..processes import sum_over
-
         weights = self.counts.to(torch.float64)[:, None]
         counts, weighted, digits = sum_over([self.counts, weights * self.means(), self.digits], group)
         common = weighted / counts.clamp(min=1)[:, None]
@@ -167,7 +165,7 @@ def _row_squares(rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
     return torch.linalg.vector_norm(rows, dim=1).square()
 
 
-def _growth(
+def _scatter_growth(
     deviation: Tensor, inverse: Tensor, local: Tensor, sums: Tensor, before: Tensor, added: Tensor
 ) -> Float[Tensor, "n d"]:
     """Rows whose Gram matrix is the growth of the scatter.
@@ -185,7 +183,7 @@ def _growth(
 
 LARGEST = 1 << 22
 """Bytes of a tensor that is kept; larger chunks take memory of their own."""
-_kept = threading.local()
+_thread_rooms = threading.local()
 """Memory for the rows of one chunk, from chunk to chunk: fresh pages would take as long as the sums themselves."""
 
 
@@ -198,7 +196,7 @@ def room(name: str, index: Tensor, like: Tensor) -> Tensor | None:
     size = shape[0] * like[0].numel() * like.element_size() if like.shape[0] else LARGEST + 1
     if like.device.type != "cpu" or type(like) is not Tensor or size > LARGEST:
         return None
-    rooms: dict[tuple[object, ...], Tensor] = _kept.__dict__.setdefault("rooms", {})
+    rooms: dict[tuple[object, ...], Tensor] = _thread_rooms.__dict__.setdefault("rooms", {})
     key = (name, like.dtype)
     if key not in rooms or rooms[key].numel() * rooms[key].element_size() < size:
         # Not an inference tensor, which could not be written to outside of that mode.

@@ -29,7 +29,9 @@ LARGEST_SHARED_STATE = 1 << 26
 """Bytes of state per worker above which one worker does it all."""
 
 
-def _share(tasks: int, work: Callable[[range], Result], device: torch.device, state_bytes: int = 0) -> list[Result]:
+def _shared_out(
+    tasks: int, work: Callable[[range], Result], device: torch.device, state_bytes: int = 0
+) -> list[Result]:
     """Split tasks 0..tasks-1 over workers: ``work`` gets every w-th number; the results in a fixed order."""
     workers = max(1, min(torch.get_num_threads(), tasks))
     if state_bytes > LARGEST_SHARED_STATE or device.type != "cpu":
@@ -42,7 +44,7 @@ def _share(tasks: int, work: Callable[[range], Result], device: torch.device, st
             return list(pool.map(work, [range(worker, tasks, workers) for worker in range(workers)]))
 
 
-def _chunks(source: FeatureRows, step: int) -> int:
+def _chunk_count(source: FeatureRows, step: int) -> int:
     return -(-source.rows // step)
 
 
@@ -60,7 +62,7 @@ def one_pass(
             statistics.add(source.slice(start, stop), labels[start:stop], precision)
         return statistics
 
-    first, *others = _share(_chunks(source, step), work, source.device, 16 * num_classes * source.dim)
+    first, *others = _shared_out(_chunk_count(source, step), work, source.device, 16 * num_classes * source.dim)
     for other in others:
         first.merge(other)
     if not bool(torch.isfinite(first.means).all()) or not bool(torch.isfinite(first.class_variances).all()):
@@ -86,7 +88,7 @@ def first_means(
             sums.index_add_(0, labels[start:stop], source.slice(start, stop).to(torch.float64))
         return sums
 
-    first, *others = _share(_chunks(source, step), work, source.device, 8 * num_classes * source.dim)
+    first, *others = _shared_out(_chunk_count(source, step), work, source.device, 8 * num_classes * source.dim)
     for other in others:
         first += other
     if not all_finite(first):
@@ -109,9 +111,9 @@ def second_pass(source: FeatureRows, labels: Int[Tensor, " N"], task: Task) -> S
         whole = SecondPass(replace(task, needs=needs), dtype)
         if not has_float64(source.device) and (dtype == torch.float64 or "scatter" in needs):
             source, labels = source.on_cpu(), labels.to("cpu")
-        parts = _share(
-            _chunks(source, step),
-            partial(_part, source, labels, step, whole),
+        parts = _shared_out(
+            _chunk_count(source, step),
+            partial(_look_at_chunks, source, labels, step, whole),
             source.device,
         )
         for part in parts:
@@ -121,7 +123,7 @@ def second_pass(source: FeatureRows, labels: Int[Tensor, " N"], task: Task) -> S
     raise nonfinite_error(source)
 
 
-def _part(source: FeatureRows, labels: Tensor, step: int, first: SecondPass, numbers: range) -> SecondPass:
+def _look_at_chunks(source: FeatureRows, labels: Tensor, step: int, first: SecondPass, numbers: range) -> SecondPass:
     state = first.sibling(source.device)
     for number in numbers:
         start, stop = number * step, min((number + 1) * step, source.rows)
@@ -152,7 +154,7 @@ def class_ranks(source: FeatureRows, labels: Int[Tensor, " N"], geometry: Geomet
         return found
 
     ranks = torch.zeros(len(members), dtype=torch.float64)
-    for part in _share(len(members), work, source.device):
+    for part in _shared_out(len(members), work, source.device):
         for label, value in part:
             ranks[label] = value
     return ranks

@@ -1,12 +1,11 @@
 """Variances within classes along the span of the class means."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..._support.machine import sum_in_float64
+from ..processes import Group, sum_over
 from .look import Chunk, Look
 
 __all__ = ["Projection"]
@@ -28,10 +27,8 @@ class Projection:
         """Add another's sums."""
         self.sums += other.sums.to(self.sums.device)
 
-    def all_reduce(self, group: Any = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Sum over processes."""
-        from ..processes import sum_over
-
         (self.sums,) = sum_over([self.sums], group)
 
     def result(self, look: Look, seen: Tensor, spread: float) -> Float[Tensor, " r"] | None:

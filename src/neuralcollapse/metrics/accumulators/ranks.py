@@ -6,8 +6,6 @@ apart, the small singular values keep their digits at deep collapse, where the G
 only hold rounding errors.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +13,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
 from ..._support.machine import in_float64
-from ..processes import gather_rows, rank_of, sum_over, world_of
+from ..processes import Group, gather_rows, rank_of, sum_over, world_of
 from .look import Chunk, Look
 from .scatter import add_gram
 
@@ -187,7 +185,7 @@ class Ranks:
             result[label] = found
         return result
 
-    def all_reduce(self, look: Look, counts: Int[Tensor, " K"], group: Any = None) -> None:
+    def all_reduce(self, look: Look, counts: Int[Tensor, " K"], group: Group = None) -> None:
         """Bring classes together: process r of w takes every w-th class, and all learn all ranks.
 
         ``counts`` are those of all processes. Gram matrices are summed, rows of small classes are gathered.
@@ -206,7 +204,7 @@ class Ranks:
             self._gather(small, owner == mine, group)
         (self._found,) = sum_over([self._ranks(look, sizes, range(mine, len(self._tall), world))], group)
 
-    def _gather(self, labels: list[int], keep: bool, group: Any) -> None:
+    def _gather(self, labels: list[int], keep: bool, group: Group) -> None:
         world, mine = world_of(group), rank_of(group)
         numbers = [[part.shape[0] for part in self._rows[label]] for label in labels]
         lengths = torch.tensor([sum(parts) for parts in numbers], dtype=torch.int64)

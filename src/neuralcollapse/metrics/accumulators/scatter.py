@@ -1,11 +1,12 @@
 """The pooled d x d scatter within classes."""
 
 import platform
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from ..processes import Group, sum_over
 
 __all__ = ["Scatter", "add_gram", "enough_for_nc1", "symmetric", "well_conditioned"]
 
@@ -141,9 +142,7 @@ class Scatter:
         self._waiting = None
         self.total = self.total.to(device)
 
-    def all_reduce(self, group: Any = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Sum over processes whose scatters are about the same means."""
-        from ..processes import sum_over
-
         self._flush()
         (self.total,) = sum_over([self.total], group)

@@ -27,6 +27,7 @@ from ..inputs import (
     check_labels,
     nonfinite_error,
 )
+from ..processes import Group
 from ..report.report import CollapseReport, evaluate, select_classes
 from ..selection import Selection
 from ..settings import needs_again, needs_of
@@ -101,7 +102,7 @@ class SecondPass:
         self._sums: dict[str, Any] = {}
         self._look = look
         if look is not None:
-            self._sums = _accumulators(task, look)
+            self._sums = _empty_sums(task, look)
 
     def sibling(self, device: torch.device) -> "SecondPass":
         """An empty pass of the same kind, that shares the constants."""
@@ -138,7 +139,7 @@ class SecondPass:
             if not has_float64(device):
                 self._dtype = torch.float32
             self._look = Look(task.geometry, task.needs, self._dtype, device)
-            self._sums = _accumulators(task, self._look)
+            self._sums = _empty_sums(task, self._look)
         return self._look
 
     # filling ------------------------------------------------------------------------------------------------
@@ -205,7 +206,8 @@ class SecondPass:
             raise TypeError(f"other must be a SecondPass, got {describe(other)}")
         if other is self:
             raise ValueError("a second pass cannot be merged into itself: every sample would count twice")
-        if not torch.allclose(self._fingerprint, other._fingerprint, rtol=1e-8, atol=1e-8 * float(_size(self))):
+        size = float(self._fingerprint[2:].abs().max())
+        if not torch.allclose(self._fingerprint, other._fingerprint, rtol=1e-8, atol=1e-8 * size):
             raise ValueError("second passes that start from different class means cannot be merged")
         if self._task is None:
             self._parts += other._all_parts()
@@ -227,7 +229,7 @@ class SecondPass:
             sums.merge(other._sums[name])
         self._row += other._row
 
-    def all_reduce(self, group: Any = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Merge over all ranks of torch.distributed; all must have started from the same statistics.
 
         Sums are reduced, the margins (one number a sample) are gathered for their sorted curve, and the classes
@@ -339,7 +341,7 @@ class SecondPass:
                 raise ValueError("second passes that collect different things cannot be merged")
             sums.set_state(state)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = self.__dict__ | {"_look": None, "_sums": {}, "_fingerprint": self._fingerprint}
         if self._parts or (self._look is not None and int(self.seen.sum())):
             # The class means stay where they are; the sums go.
@@ -370,11 +372,7 @@ class SecondPass:
         return result
 
 
-def _size(second: SecondPass) -> float:
-    return float(second._fingerprint[2:].abs().max())
-
-
-def _accumulators(task: Task, look: Look) -> dict[str, Any]:
+def _empty_sums(task: Task, look: Look) -> dict[str, Any]:
     """Empty sums for the needs of the metrics."""
     sums: dict[str, Any] = {"spread": Spread(look, "within" in task.needs)}
     if "projection" in task.needs:

@@ -1,12 +1,11 @@
 """Sums of squared distances to the class means, on a second look."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..._support.machine import in_float64
+from ..processes import Group, sum_over
 from .look import Chunk, Look
 
 __all__ = ["Spread"]
@@ -34,10 +33,8 @@ class Spread:
         self.seen += other.seen.to(self.seen.device)
         self.squares += other.squares.to(self.squares.device)
 
-    def all_reduce(self, group: Any = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Sum over processes."""
-        from ..processes import sum_over
-
         self.seen, self.squares = sum_over([self.seen, self.squares], group)
 
     def result(self, look: Look) -> Float[Tensor, " K"]:

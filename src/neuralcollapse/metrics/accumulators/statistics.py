@@ -25,6 +25,7 @@ from ..inputs import (
     nonfinite_error,
 )
 from ..precision import DIGITS, as_precision, digits_of
+from ..processes import Group
 from ..selection import Selection
 from .moments import Moments
 from .paired import PairedMoments
@@ -47,13 +48,16 @@ OLD_FORMAT = "neuralcollapse.ClassStatistics/1"
 class ClassStatistics:
     """Sufficient statistics of labelled features for every neural-collapse measure that needs no second look.
 
-    ``passes=1`` keeps the pooled ``d x d`` within-class scatter, so that one stream over the data is enough
-    for nc1. ``passes=2`` keeps only means and variances (K d numbers); :meth:`second_pass` then streams the
-    data once more and takes what is needed from it on the span of the centred means.
-
-    ``device`` is where the sums live; by default where the first batch is, so that features on an accelerator stay
-    there. On one without float64 (MPS) they are pairs of float32 with ``passes=2``, and on the CPU with ``passes=1``,
-    whose products need the digits.
+    Args:
+        num_classes: K >= 2.
+        dim: feature dimension d.
+        passes: 1 keeps the pooled ``d x d`` within-class scatter, so that one stream over the data is enough for nc1.
+            2 keeps only means and variances (K d numbers); :meth:`second_pass` then streams the data once more and
+            takes what is needed from it on the span of the centred means.
+        ignore_label: the label of samples to leave out; ``None`` for none.
+        device: where the sums live; by default where the first batch is, so that features on an accelerator stay there.
+            On one without float64 (MPS) they are pairs of float32 with ``passes=2``, and on the CPU with ``passes=1``,
+            whose products need the digits.
 
     >>> features = torch.tensor([[0.0, 1.0], [0.0, 3.0], [4.0, 0.0], [4.0, 0.0]])
     >>> statistics = ClassStatistics(num_classes=2, dim=2)
@@ -61,6 +65,7 @@ class ClassStatistics:
     >>> statistics.update(features[3:], torch.tensor([1]))
     >>> statistics.means.tolist()
     [[0.0, 2.0], [4.0, 0.0]]
+
     """
 
     def __init__(
@@ -267,7 +272,7 @@ class ClassStatistics:
         if other is self:
             raise ValueError("statistics cannot be merged into themselves: every sample would count twice")
 
-    def all_reduce(self, group: object = None) -> None:
+    def all_reduce(self, group: Group = None) -> None:
         """Merge the statistics of all ranks of torch.distributed, on each of them, by two sums.
 
         The first sum gives counts and means, the second the scatter about those means; no rank's state is

@@ -1,6 +1,6 @@
-"""ArrayFile from files of other programs, never executed: ``.npz``, ``.npy``, ``.safetensors``, ``.parquet``, ``.pt``.
+"""Arrays from files of other programs, never executed: ``.npz``, ``.npy``, ``.safetensors``, ``.parquet``, ``.pt``.
 
-Nothing is unpickled but plain tensors. ArrayFile that lie uncompressed in their file are mapped into memory, so a
+Nothing is unpickled but plain tensors. Arrays that lie uncompressed in their file are mapped into memory, so a
 file may be larger than it; an array that must be unpacked is measured first, and refused if it would not fit.
 """
 
@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -21,11 +21,14 @@ from torch import Tensor
 
 from ..._support.machine import available_memory
 from ..._support.tensors import check_tensors
+from ..inputs import Array
 from ..precision import precision_named
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 __all__ = ["SUFFIXES", "Array", "ArrayFile", "open_arrays"]
 
-Array = Tensor | np.ndarray
 Result = TypeVar("Result")
 BROKEN = (
     ValueError,
@@ -175,7 +178,7 @@ def _open_safetensors(file: Path) -> dict[str, Callable[[], Array]]:
 def _stated_precision(file: Path) -> torch.dtype | None:
     if file.suffix.lower() == ".parquet":
         # The reader hands out half precision as float32.
-        kinds = _query("SELECT DISTINCT logical_type FROM parquet_schema(?)", file).fetchall()
+        kinds = _run_query("SELECT DISTINCT logical_type FROM parquet_schema(?)", file).fetchall()
         return torch.float16 if any("FLOAT16" in str(kind).upper() for (kind,) in kinds) else None
     if file.suffix.lower() != ".safetensors":
         return None
@@ -212,7 +215,9 @@ def _strided(tensor: Tensor) -> Tensor:
 
 
 def _open_parquet(file: Path) -> dict[str, Callable[[], Array]]:
-    columns = {str(row[0]): str(row[1]) for row in _query("DESCRIBE SELECT * FROM read_parquet(?)", file).fetchall()}
+    columns = {
+        str(row[0]): str(row[1]) for row in _run_query("DESCRIBE SELECT * FROM read_parquet(?)", file).fetchall()
+    }
     readers: dict[str, Callable[[], Array]] = {}
     numbered: dict[str, list[tuple[int, str]]] = {}
     for name, kind in columns.items():
@@ -226,7 +231,7 @@ def _open_parquet(file: Path) -> dict[str, Callable[[], Array]]:
     return readers
 
 
-def _query(text: str, file: Path) -> Any:
+def _run_query(text: str, file: Path) -> "DuckDBPyConnection":
     import duckdb
 
     try:
@@ -236,39 +241,39 @@ def _query(text: str, file: Path) -> Any:
         raise ValueError(str(error)) from error
 
 
-def _quoted(name: str) -> str:
+def _quoted_column(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def _read_column(file: Path, name: str, kind: str) -> np.ndarray:
-    column = _quoted(name)
+    column = _quoted_column(name)
     if not kind.endswith("]"):
-        values = _query(f"SELECT {column} AS v FROM read_parquet(?)", file).fetchnumpy()["v"]
+        values = _run_query(f"SELECT {column} AS v FROM read_parquet(?)", file).fetchnumpy()["v"]
         return _without_nulls(values, name)
     sizes = f"SELECT count(*), count({column}), min(len({column})), max(len({column})) FROM read_parquet(?)"
-    rows, filled, least, most = _query(sizes, file).fetchall()[0]
+    rows, filled, least, most = _run_query(sizes, file).fetchall()[0]
     if filled < rows or least != most or not most:
         raise ValueError(f"the lists of column {name!r} must all have the same length, got {least} to {most}")
     kind = "DOUBLE" if kind.startswith("DOUBLE") else "FLOAT"
     _check_size(name, rows * most * (8 if kind == "DOUBLE" else 4), "split the file")
-    values = _query(f"SELECT unnest({column})::{kind} AS v FROM read_parquet(?)", file).fetchnumpy()["v"]
+    values = _run_query(f"SELECT unnest({column})::{kind} AS v FROM read_parquet(?)", file).fetchnumpy()["v"]
     return _without_nulls(values, name).reshape(rows, most)
 
 
 def _read_columns(file: Path, name: str, columns: list[str]) -> np.ndarray:
-    rows = _query("SELECT count(*) FROM read_parquet(?)", file).fetchall()[0][0]
+    rows = _run_query("SELECT count(*) FROM read_parquet(?)", file).fetchall()[0][0]
     _check_size(name, rows * len(columns) * 4, "split the file")
-    text = ", ".join(_quoted(column) for column in columns)
-    found = _query(f"SELECT {text} FROM read_parquet(?)", file).fetchnumpy()
+    text = ", ".join(_quoted_column(column) for column in columns)
+    found = _run_query(f"SELECT {text} FROM read_parquet(?)", file).fetchnumpy()
     return np.stack([_without_nulls(found[column], column) for column in columns], axis=1)
 
 
-def _without_nulls(values: Any, name: str) -> np.ndarray:
+def _without_nulls(values: object, name: str) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         if values.mask.any():
             raise ValueError(f"column {name!r} has empty entries")
-        values = values.data
-    return values
+        return values.data
+    return np.asarray(values)
 
 
 _READERS: dict[str, Callable[[Path], dict[str, Callable[[], Array]]]] = {

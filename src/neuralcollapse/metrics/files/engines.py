@@ -4,20 +4,22 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any, Literal, TypeVar
 
 from ..._support.checks import integer
 from ..._support.machine import running_ray, worker_pool
 from .shards import Shard
 
-__all__ = ["Engine", "Progress", "in_order", "reported", "worker_count"]
+__all__ = ["EngineName", "Progress", "in_order", "reported", "worker_count"]
 
-Engine = Literal["local", "ray"]
+Result = TypeVar("Result")
+EngineName = Literal["local", "ray"]
 Progress = Callable[[int, int], None]
 """A function of (finished, all) shards."""
 
 
-def worker_count(workers: int | None, shards: int, engine: Engine) -> int:
+def worker_count(workers: int | None, shards: int, engine: EngineName) -> int:
     """How many processes: as given, else one per processor and no more than there are shards; 0 leaves it to Ray."""
     if workers is not None:
         return integer("workers", workers, minimum=1)
@@ -25,8 +27,8 @@ def worker_count(workers: int | None, shards: int, engine: Engine) -> int:
 
 
 def in_order(
-    work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any, ...], engine: str, workers: int
-) -> Iterator[Any]:
+    work: Callable[..., Result], shards: Sequence[Shard], shared: tuple[object, ...], engine: str, workers: int
+) -> Iterator[Result]:
     """What ``work`` gives for each shard, in order; only a few shards ahead, so that memory is bounded."""
     if not shards:
         return
@@ -37,7 +39,7 @@ def in_order(
             yield work(shard, *shared)
     else:
         with worker_pool(workers) as pool:
-            waiting: list[Future[Any]] = []
+            waiting: list[Future[Result]] = []
             for shard in shards:
                 waiting.append(pool.submit(work, shard, *shared))
                 if len(waiting) > 2 * workers:
@@ -46,9 +48,11 @@ def in_order(
                 yield waiting.pop(0).result()
 
 
-def _by_ray(work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any, ...], workers: int) -> Iterator[Any]:
+def _by_ray(
+    work: Callable[..., Result], shards: Sequence[Shard], shared: tuple[object, ...], workers: int
+) -> Iterator[Result]:
     with running_ray("engine 'ray'", workers) as ray:
-        task: Any = ray.remote(work)
+        task = ray.remote(work)
         held = [ray.put(value) for value in shared]
         ahead = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting = []
@@ -60,7 +64,7 @@ def _by_ray(work: Callable[..., Any], shards: Sequence[Shard], shared: tuple[Any
             yield _from_ray(ray, waiting.pop(0))
 
 
-def _from_ray(ray: Any, reference: Any) -> Any:
+def _from_ray(ray: ModuleType, reference: object) -> Any:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:

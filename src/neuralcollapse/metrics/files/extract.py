@@ -7,19 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, integer
-from ..._support.files import locked, sealed, unsealed, write_json
+from ..._support.files import JsonObject, locked, sealed, unsealed, write_json
 from ..._support.tensors import read_tensors, write_tensors
-from ..hooks.batches import BatchReader, Forward, LabelsOf
+from ..hooks.batches import Batch, BatchReader, Forward, LabelsOf, Loader
 from ..hooks.run import BATCH, ModelRun, check_model
 from ..hooks.targets import Ignored
-from ..inputs import IGNORED
+from ..inputs import IGNORED, length_of
 from ..measurement import Measurement, Options, SharedHead
 from ..precision import coarser
 
@@ -32,22 +31,25 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch
 
 
 @dataclass
-class _Rest:
+class LaterBatches:
     """The batches of a loader from a number on; those before are drawn and dropped."""
 
-    loader: Any
+    loader: Iterable[Batch]
     start: int
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         return islice(iter(self.loader), self.start, None)
 
     def __len__(self) -> int:
-        return max(0, len(self.loader) - self.start)
+        length = length_of(self.loader)
+        if length is None:
+            raise TypeError("the loader has no length")
+        return max(0, length - self.start)
 
 
 def extract(
     model: nn.Module,
-    loader: Iterable[Any] | Dataset[Any],
+    loader: Loader,
     out: str | os.PathLike[str],
     layer: str | None = None,
     num_classes: int | None = None,
@@ -96,27 +98,27 @@ def extract(
     reader = BatchReader(forward, labels)
     options = Options(layer=layer, num_classes=num_classes, class_names=class_names, ignore_label=ignore_label)
     with locked(folder):
-        manifest = _Manifest.open(folder, {"layer": layer, "dtype": None if dtype is None else str(dtype)})
+        manifest = ExtractManifest.open(folder, {"layer": layer, "dtype": None if dtype is None else str(dtype)})
         if not manifest.finished:
-            _write(model, loader, reader, options, manifest, size, dtype, progress)
+            _write_shards(model, loader, reader, options, manifest, size, dtype, progress)
     return manifest.files
 
 
-def _write(
+def _write_shards(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Iterable[Batch],
     reader: BatchReader,
     options: Options,
-    manifest: "_Manifest",
+    manifest: "ExtractManifest",
     size: int,
     dtype: torch.dtype | None,
     progress: bool,
 ) -> None:
     """The shards that are missing."""
-    run = ModelRun(model, _Rest(loader, manifest.batches), reader, progress=progress)
+    run = ModelRun(model, LaterBatches(loader, manifest.batches), reader, progress=progress)
     measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
     ignored = options.settings.ignore_label
-    writer = _Writer(manifest, size)
+    writer = ShardWriter(manifest, size)
     with run.looking(measurement.remove):
         for found, again in run.batches(measurement.start):
             features, targets = measurement.rows(found, again)
@@ -129,10 +131,10 @@ def _write(
     writer.close()
 
 
-class _Writer:
+class ShardWriter:
     """Collects batches into shards, which end where a batch does."""
 
-    def __init__(self, manifest: "_Manifest", size: int):
+    def __init__(self, manifest: "ExtractManifest", size: int):
         self._manifest, self._size = manifest, size
         self._features: list[Tensor] = []
         self._labels: list[Tensor] = []
@@ -163,14 +165,14 @@ class _Writer:
             self._features, self._labels, self._bytes, self._batches = [], [], 0, 0
 
 
-class _Manifest:
+class ExtractManifest:
     """``extract.json``: which shards there are, and how many batches are in them."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any], content: dict[str, Any]):
+    def __init__(self, folder: Path, settings: dict[str, str | None], content: JsonObject):
         self._folder, self._settings, self._content = folder, settings, content
 
     @classmethod
-    def open(cls, folder: Path, settings: dict[str, Any]) -> "_Manifest":
+    def open(cls, folder: Path, settings: dict[str, str | None]) -> "ExtractManifest":
         """The manifest of a folder, or a fresh one; a folder of other settings is refused."""
         file = folder / MANIFEST
         for left in folder.glob(".*.tmp"):  # of a call that was killed while it wrote
@@ -239,7 +241,7 @@ class _Manifest:
         write_json(self._folder / MANIFEST, sealed(self._content))
 
 
-def _drop_damaged(folder: Path, content: dict[str, Any], names: Sequence[str]) -> None:
+def _drop_damaged(folder: Path, content: JsonObject, names: Sequence[str]) -> None:
     """Forget the shards from the first damaged one on; all of them where the classifier is: it comes from a batch."""
     files = [folder / name for name in names]
     if content.get("weight") and not _is_whole(folder / CLASSIFIER):

@@ -13,9 +13,9 @@ from ..accumulators.statistics import ClassStatistics
 from ..settings import Settings
 from .shards import Shard
 
-__all__ = ["asked_of", "keep", "key_of", "looks"]
+__all__ = ["asked_of", "finished_passes", "keep", "key_of"]
 
-Look = TypeVar("Look", ClassStatistics, SecondPass)
+Pass = TypeVar("Pass", ClassStatistics, SecondPass)
 
 
 def key_of(shard: Shard, facts: str) -> str:
@@ -33,11 +33,11 @@ def asked_of(total: ClassStatistics, weight: Tensor | None, bias: Tensor | None,
     for tensor in (total.counts, total.means, weight, bias):
         digest.update(b"" if tensor is None else tensor.numpy().tobytes())
     asked = (settings.metrics, settings.global_mean, settings.selection, settings.memory_limit)
-    digest.update(repr((*asked, None if settings.intervals is None else settings.groups)).encode())
+    digest.update(repr((*asked, settings.interval_groups)).encode())
     return digest.hexdigest()[:16]
 
 
-def looks(kind: type[Look], places: Sequence[Path | None], count: int) -> dict[int, list[Look]]:
+def finished_passes(kind: type[Pass], places: Sequence[Path | None], count: int) -> dict[int, list[Pass]]:
     """What an earlier call left of the shards, of their first pass or their second, where it is all there and whole."""
     found = {}
     for number, place in enumerate(places):

@@ -19,21 +19,21 @@ from ..._support.files import locked
 from ..accumulators.second_pass import SecondPass
 from ..accumulators.statistics import ClassStatistics
 from ..inputs import IGNORED, Array, as_classifier, as_labels, as_rows, class_count
-from ..intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from
+from ..intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from, second_pass_of
 from ..measure import out_of_distribution_mean, report_on
 from ..precision import coarser
 from ..report.report import CollapseReport, build_report
 from ..selection import Selection
 from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
-from .engines import Engine, Progress, in_order, reported, worker_count
-from .finished import asked_of, keep, key_of, looks
+from .engines import EngineName, Progress, in_order, reported, worker_count
+from .finished import asked_of, finished_passes, keep, key_of
 from .shards import Collection, Shard, collect, encode, find_files, label_names
 
 __all__ = ["measure_files"]
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """What a worker has to know of the whole."""
 
     num_classes: int
@@ -50,15 +50,14 @@ class Job:
     @property
     def count(self) -> int:
         """How many statistics a shard gives: one, or one for each group."""
-        return 1 if self.settings.intervals is None else self.settings.groups
+        return self.settings.interval_groups or 1
 
     @property
     def facts(self) -> str:
         """What the statistics of a shard depend on besides the shard."""
         settings = self.settings
-        groups = None if settings.intervals is None else settings.groups
-        return repr((self.num_classes, self.dim, self.passes, groups, self.names, settings.ignore_label,
-                     settings.precision))  # fmt: skip
+        sizes = (self.num_classes, self.dim, self.passes, settings.interval_groups)
+        return repr((*sizes, self.names, settings.ignore_label, settings.precision))
 
 
 def measure_files(
@@ -66,7 +65,7 @@ def measure_files(
     weight: Array | None = None,
     bias: Array | None = None,
     *,
-    engine: Engine = "local",
+    engine: EngineName = "local",
     workers: int | None = None,
     num_classes: int | None = None,
     metrics: Metrics = "core",
@@ -120,8 +119,8 @@ def measure_files(
     other = found.array("out_of_distribution")
     names = _all_names(found.shards)
     if len(found.shards) == 1 and not found.statistics and out is None:
-        return _with_names(_of_one(found.shards[0], weight, bias, settings, num_classes, names, other), names)
-    job, notes = _job(found, weight, num_classes, names, settings)
+        return _with_names(_report_on_one(found.shards[0], weight, bias, settings, num_classes, names, other), names)
+    job, notes = _planned_job(found, weight, num_classes, names, settings)
     matrix, vector = as_classifier(weight, bias, job.num_classes, job.dim)
     mean = None if other is None else out_of_distribution_mean(other, job.dim)
     scatter = job.passes == 1 and min_samples == 1
@@ -147,7 +146,7 @@ def measure_files(
     return _with_names(replace(report, notes=(*report.notes, *notes)), names)
 
 
-def _of_one(
+def _report_on_one(
     shard: Shard,
     weight: Array | None,
     bias: Array | None,
@@ -199,20 +198,20 @@ def _named_errors(name: str) -> Iterator[None]:
         raise type(error)(text if text.startswith(name) else f"{name}: {text}") from error
 
 
-def _job(
+def _planned_job(
     found: Collection,
     weight: Array | None,
     num_classes: int | None,
     names: tuple[str, ...] | None,
     settings: Settings,
-) -> tuple[Job, tuple[str, ...]]:
+) -> tuple[ShardJob, tuple[str, ...]]:
     """The sizes and the way to go, and notes on what it leaves out."""
     if found.statistics:
         if settings.intervals is not None:
             raise ValueError("saved statistics have no groups: intervals need the features themselves")
         first = ClassStatistics.load(found.statistics[0])
         settings = replace(settings, ignore_label=first.ignore_label)
-        return Job(first.num_classes, first.dim, first.passes, settings, names), ()
+        return ShardJob(first.num_classes, first.dim, first.passes, settings, names), ()
     dim = as_rows("features", found.shards[0].read()[0]).dim
     if num_classes is not None:
         classes = integer("num_classes", num_classes, minimum=2)
@@ -228,7 +227,7 @@ def _job(
     passes, _ = settings.first_look(classes, dim, "free" if anyway else "cheap")
     statistics, notes = first_statistics(settings, classes, dim, passes)
     number = statistics.parts[0].passes if isinstance(statistics, GroupedStatistics) else passes
-    return Job(classes, dim, number, settings, names), notes
+    return ShardJob(classes, dim, number, settings, names), notes
 
 
 # one shard ----------------------------------------------------------------------------------------------------
@@ -239,7 +238,7 @@ def _precision_of(shard: Shard, given: torch.dtype | None) -> torch.dtype | None
     return coarser(given, shard.precision())
 
 
-def _statistics_of(shard: Shard, job: Job) -> list[ClassStatistics]:
+def _statistics_of(shard: Shard, job: ShardJob) -> list[ClassStatistics]:
     """The statistics of a shard, one for each group."""
     with _named_errors(shard.name), torch.no_grad():
         torch.set_num_threads(job.threads)
@@ -249,18 +248,16 @@ def _statistics_of(shard: Shard, job: Job) -> list[ClassStatistics]:
         return list(statistics.parts) if isinstance(statistics, GroupedStatistics) else [statistics]
 
 
-def _second_pass_of(shard: Shard, job: Job, second: "SecondPass | Path") -> list[SecondPass]:
+def _second_pass_of(shard: Shard, job: ShardJob, second: "SecondPass | Path") -> list[SecondPass]:
     """A second pass over a shard, and its groups; ``second`` is an empty one, or the file that holds it."""
     with _named_errors(shard.name):
         torch.set_num_threads(job.threads)
-        fresh = _grouped(_unpacked(second) if isinstance(second, Path) else second, job.settings)
+        fresh = GroupedSecondPass(
+            _unpacked(second) if isinstance(second, Path) else second, job.settings.interval_groups
+        )
         features, labels = shard.read()
         fresh.update(features, encode(labels, job.names))
         return list(fresh.parts)
-
-
-def _grouped(second: SecondPass, settings: Settings) -> GroupedSecondPass:
-    return GroupedSecondPass(second, None if settings.intervals is None else settings.groups)
 
 
 def _unpacked(file: Path) -> SecondPass:
@@ -274,14 +271,14 @@ def _unpacked(file: Path) -> SecondPass:
 
 
 def _first_pass(
-    found: Collection, job: Job, engine: Engine, workers: int, out: Path | None, tick: Callable[[], None]
+    found: Collection, job: ShardJob, engine: EngineName, workers: int, out: Path | None, tick: Callable[[], None]
 ) -> "ClassStatistics | GroupedStatistics":
     total = job.statistics()
     for file in found.statistics:
         with _named_errors(str(file)):
             _merge(total, [ClassStatistics.load(file)])
     places = [None if out is None else out / key_of(shard, job.facts) for shard in found.shards]
-    kept = looks(ClassStatistics, places, job.count)
+    kept = finished_passes(ClassStatistics, places, job.count)
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     results = in_order(_statistics_of, missing, (job,), engine, workers)
     for number in range(len(found.shards)):
@@ -306,8 +303,8 @@ def _merge(total: "ClassStatistics | GroupedStatistics", parts: list[ClassStatis
 
 def _second_pass(
     found: Collection,
-    job: Job,
-    engine: Engine,
+    job: ShardJob,
+    engine: EngineName,
     workers: int,
     total: ClassStatistics,
     weight: Tensor | None,
@@ -320,16 +317,12 @@ def _second_pass(
     settings = job.settings
 
     def empty() -> SecondPass:
-        return total.second_pass(
-            weight, bias, metrics=settings.metrics, global_mean=settings.global_mean,
-            memory_limit=settings.memory_limit, present_only=settings.selection.present_only,
-            min_samples=settings.selection.min_samples,
-        )  # fmt: skip
+        return second_pass_of(total, weight, bias, settings)
 
-    result = _grouped(empty(), settings)
+    result = GroupedSecondPass(empty(), settings.interval_groups)
     about = "" if out is None else asked_of(total, weight, bias, settings)
     places = [None if out is None else out / f"{key_of(shard, job.facts)}-{about}" for shard in found.shards]
-    kept = looks(SecondPass, places, len(result.parts))
+    kept = finished_passes(SecondPass, places, len(result.parts))
     missing = [shard for number, shard in enumerate(found.shards) if number not in kept]
     with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
         file = Path(folder) / "second"

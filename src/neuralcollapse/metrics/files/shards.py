@@ -112,7 +112,7 @@ def collect(files: Sequence[Path]) -> Collection:
         if file.suffix.lower() == ".safetensors" and holds_statistics(file):
             statistics.append(file)
             continue
-        roles = {role: name for role in ROLES if (name := _named(role, names)) is not None}
+        roles = {role: name for role in ROLES if (name := _name_of_role(role, names)) is not None}
         for role in ("weight", "bias", "out_of_distribution"):
             if role in roles:
                 others.setdefault(role, (file, roles[role]))
@@ -123,7 +123,7 @@ def collect(files: Sequence[Path]) -> Collection:
             known = " or ".join(repr(name) for name in ROLES[missing])
             raise ValueError(f"{file}: no array {known} (it holds: {', '.join(names) or 'nothing'})")
     if single:
-        paired, rest = _pair(single)
+        paired, rest = _paired_files(single)
         shards += paired
         others = rest | others
     if not shards and not statistics:
@@ -131,12 +131,12 @@ def collect(files: Sequence[Path]) -> Collection:
     return Collection(tuple(shards), tuple(statistics), others)
 
 
-def _named(role: str, names: Iterable[str]) -> str | None:
+def _name_of_role(role: str, names: Iterable[str]) -> str | None:
     present = set(names)
     return next((name for name in ROLES[role] if name in present), None)
 
 
-def _pair(files: Sequence[Path]) -> tuple[list[Shard], dict[str, tuple[Path, str]]]:
+def _paired_files(files: Sequence[Path]) -> tuple[list[Shard], dict[str, tuple[Path, str]]]:
     """``.npy`` files by their names (``features_0.npy`` goes with ``labels_0.npy``), else by their order."""
     groups: dict[tuple[str, ...], dict[str, Path]] = {}
     for file in files:
@@ -167,7 +167,7 @@ def _pair(files: Sequence[Path]) -> tuple[list[Shard], dict[str, tuple[Path, str
     return [shard], {role: place for role, place in places.items() if role in ("weight", "bias")}
 
 
-def _values(labels: Array) -> np.ndarray:
+def _label_values(labels: Array) -> np.ndarray:
     values = labels.numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.ndim != 1:
         raise ValueError(f"labels must have shape (N,), got shape {values.shape}")
@@ -176,7 +176,7 @@ def _values(labels: Array) -> np.ndarray:
 
 def label_names(labels: Array) -> set[str] | None:
     """The different labels of an array of text; ``None`` for numbers."""
-    values = _values(labels)
+    values = _label_values(labels)
     if values.dtype.kind in "US":
         return set(np.unique(values).astype(str).tolist())
     if values.dtype.kind == "O" or values.dtype.kind == "T":
@@ -188,7 +188,7 @@ def label_names(labels: Array) -> set[str] | None:
 
 def encode(labels: Array, names: Sequence[str] | None) -> Int[Tensor, " N"]:
     """Labels as int64: the place of each among ``names``, or the numbers that they are."""
-    values = _values(labels)
+    values = _label_values(labels)
     if names is not None:
         place = {name: number for number, name in enumerate(names)}
         return torch.tensor([place[str(value)] for value in values.astype(str)], dtype=torch.int64)

@@ -3,12 +3,11 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .batches import LABELS
+from .batches import LABELS, Again
 from .heads import unwrapped
 from .relations import picked_positions, relation_of, widened
 from .watch import Caught
@@ -40,13 +39,13 @@ def align(caught: Caught, labels: Tensor, layer: str) -> tuple[Tensor, Tensor, s
         return features, labels.squeeze(1), None
     one = labels.squeeze(1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if features.ndim > 2 and one.ndim == 1 and one.shape[0] == features.shape[0]:
-        return *_one_a_sample(caught, one, layer), _how(caught)
+        return *_one_a_sample(caught, one, layer), _position_note(caught)
     if features.ndim == 2 and labels.ndim > 1 and labels.numel() == features.shape[0]:
         return features, labels.reshape(-1), None
-    raise _mismatch(features, labels, layer)
+    raise _mismatch_error(features, labels, layer)
 
 
-def _how(caught: Caught) -> str | None:
+def _position_note(caught: Caught) -> str | None:
     if caught.features[0].numel() == caught.features.shape[-1]:
         return None
     assert caught.outputs is not None
@@ -70,10 +69,10 @@ def _one_a_sample(caught: Caught, labels: Tensor, layer: str) -> tuple[Tensor, T
             return flat[torch.arange(flat.shape[0], device=flat.device), positions], labels
         if relation == "mean":
             return flat.mean(1), labels
-    raise _mismatch(caught.features, labels, layer)
+    raise _mismatch_error(caught.features, labels, layer)
 
 
-def _mismatch(features: Tensor, labels: Tensor, layer: str) -> ValueError:
+def _mismatch_error(features: Tensor, labels: Tensor, layer: str) -> ValueError:
     return ValueError(
         f"the features of layer {layer!r} have shape {tuple(features.shape)} (the last are its {features.shape[-1]} "
         f"dimensions), the labels {tuple(labels.shape)}: they must agree in all but the last dimension; "
@@ -93,14 +92,14 @@ def is_causal(model: nn.Module, layer: str = "") -> bool:
     for name in (*layer.split("."), ""):
         get_base = getattr(part, "get_base_model", None)
         part = get_base() if callable(get_base) else part
-        kind = _kind(part)
+        kind = _says_causal(part)
         if kind is not None:
             return kind
         part = getattr(part, name, None) if name else None
     return False
 
 
-def _kind(part: object) -> bool | None:
+def _says_causal(part: object) -> bool | None:
     """Whether a module is a causal language model by its own word; ``None`` where it gives none."""
     config = getattr(part, "config", None)
     if config is None:
@@ -116,7 +115,7 @@ def _kind(part: object) -> bool | None:
 
 
 def shifts_labels(
-    model: nn.Module, layer: str, call: Callable[..., Any], labels: Tensor, ignored: tuple[int, ...]
+    model: nn.Module, layer: str, call: Again, labels: Tensor, ignored: tuple[int, ...]
 ) -> tuple[bool, str | None]:
     """Whether the model's loss compares the output at a token with the label of the next, and a note.
 
@@ -138,8 +137,8 @@ def shifts_labels(
     finally:
         hook.remove()
     kept = ~torch.isin(labels, torch.tensor(ignored, dtype=labels.dtype, device=labels.device))
-    copied = _agree(labels, taken, kept)
-    ahead = not copied and _agree(labels[..., :-1], [tokens[..., 1:] for tokens in taken], kept[..., :-1])
+    copied = _agree_with_inputs(labels, taken, kept)
+    ahead = not copied and _agree_with_inputs(labels[..., :-1], [tokens[..., 1:] for tokens in taken], kept[..., :-1])
     told = shift is not None
     shift = shift if told else stated and not ahead
     if shift:
@@ -150,7 +149,7 @@ def shifts_labels(
 def _tokens_into(taken: list[Tensor], labels: Tensor) -> Callable[..., None]:
     """A hook that keeps the integer inputs of a model that are of the labels' shape, and not the labels."""
 
-    def keep(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def keep(module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object]) -> None:
         inputs = [*arguments, *(value for name, value in keywords.items() if "label" not in name and name != "targets")]
         taken.extend(
             value
@@ -161,7 +160,7 @@ def _tokens_into(taken: list[Tensor], labels: Tensor) -> Callable[..., None]:
     return keep
 
 
-def _agree(labels: Tensor, inputs: list[Tensor], kept: Tensor) -> bool:
+def _agree_with_inputs(labels: Tensor, inputs: list[Tensor], kept: Tensor) -> bool:
     """Whether some of the inputs have the labels in all places that are kept, and these are more than one class."""
     wanted = labels[kept]
     various = wanted.numel() > 1 and bool((wanted != wanted[0]).any())
@@ -170,7 +169,7 @@ def _agree(labels: Tensor, inputs: list[Tensor], kept: Tensor) -> bool:
 
 def _by_loss(output: object, labels: Tensor) -> bool | None:
     """What the loss that a model returned with its outputs tells; ``None`` where it tells nothing."""
-    parts = list(_parts(output))
+    parts = list(_returned_tensors(output))
     losses = [part for part in parts if part.ndim == 0]
     logits = [part for part in parts if part.ndim == labels.ndim + 1 and part.shape[:-1] == labels.shape]
     if not losses or not logits:
@@ -181,7 +180,7 @@ def _by_loss(output: object, labels: Tensor) -> bool | None:
     return far[0] < far[1] if min(far) <= limit < max(far) else None
 
 
-def _parts(output: object) -> Iterator[Tensor]:
+def _returned_tensors(output: object) -> Iterator[Tensor]:
     """The floating tensors at the top of what a model returned, the loss among them."""
     values: Iterable[object] = ()
     if isinstance(output, Mapping):

@@ -2,28 +2,41 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from ..._support.checks import describe
 from .heads import unwrapped
 
-__all__ = ["LABELS", "BatchReader", "Forward", "LabelsOf", "to_device"]
+__all__ = ["LABELS", "Again", "Batch", "BatchReader", "Forward", "LabelsOf", "Loader", "RawLabels", "to_device"]
 
-Forward = Callable[[nn.Module, Any], Any]
+Batch = Any
+"""What a loader hands out: a tuple, a list, a dict, or an object of one's own that ``forward=`` knows how to run."""
+
+Loader = Iterable[Batch] | Dataset[Batch]
+"""Where batches come from; a data set is cut into batches."""
+
+RawLabels = object
+"""The labels of a batch as they are there: integers, one-hot or soft rows, truth values, names of classes."""
+
+Forward = Callable[[nn.Module, Batch], RawLabels]
 """Runs the model on a batch and returns the labels."""
 
-LabelsOf = str | int | Callable[[Any], Any]
+LabelsOf = str | int | Callable[[Batch], RawLabels]
 """Where the labels of a batch are: a key, a position, or a function of the batch."""
+
+Again = Callable[..., object]
+"""Runs the latest batch once more, with further keywords for the model; what that gave."""
 
 LABELS = ("labels", "label", "targets", "target", "y")
 
 
-def to_device(value: Any, device: torch.device) -> Any:
+def to_device(value: Batch, device: torch.device) -> Batch:
     """``value`` with every tensor in it on ``device``."""
     if isinstance(value, Tensor):
         return value.to(device)
@@ -54,7 +67,7 @@ class BatchReader:
         self._whole = False
         self.notes: dict[str, None] = {}
 
-    def run(self, model: nn.Module, batch: Any) -> Any:
+    def run(self, model: nn.Module, batch: Batch) -> RawLabels:
         """Run ``model`` on a batch; the labels."""
         if self._forward is not None:
             labels = self._forward(model, batch)
@@ -67,7 +80,7 @@ class BatchReader:
 
     # the labels ---------------------------------------------------------------------------------------------
 
-    def labels(self, model: nn.Module, batch: Any) -> Any:
+    def labels(self, model: nn.Module, batch: Batch) -> RawLabels:
         """The labels of ``(inputs, labels)``, ``(input, ..., labels)``, ``(inputs, labels, extras)`` or a dict."""
         place = self._place(model, batch)
         if callable(place):
@@ -77,7 +90,7 @@ class BatchReader:
         except (KeyError, IndexError, TypeError) as error:
             raise ValueError(f"labels={describe(place)} is not in the batch: {_contents(batch)}") from error
 
-    def _place(self, model: nn.Module, batch: Any) -> LabelsOf:
+    def _place(self, model: nn.Module, batch: Batch) -> LabelsOf:
         if self._labels is not None:
             return self._labels
         if isinstance(batch, Mapping):
@@ -95,7 +108,7 @@ class BatchReader:
             )
         return self._place_in_tuple(model, batch)
 
-    def _place_in_tuple(self, model: nn.Module, batch: list[Any] | tuple[Any, ...]) -> int:
+    def _place_in_tuple(self, model: nn.Module, batch: list[object] | tuple[object, ...]) -> int:
         """The last item, unless the model takes fewer inputs than come before it."""
         last = len(batch) - 1
         required, most = _positional(model)
@@ -114,7 +127,7 @@ class BatchReader:
 
     # the inputs ---------------------------------------------------------------------------------------------
 
-    def call(self, model: nn.Module, batch: Any, **extra: Any) -> Any:
+    def call(self, model: nn.Module, batch: Batch, **extra: object) -> object:
         """Run the model on the inputs of a batch, with further keywords; what it returns."""
         place = self._place(model, batch)
         if isinstance(batch, Mapping):
@@ -139,8 +152,8 @@ class BatchReader:
             raise
 
     def _call_with_names(
-        self, model: nn.Module, batch: Mapping[Any, Any], place: LabelsOf | None, extra: dict[str, Any]
-    ) -> Any:
+        self, model: nn.Module, batch: Mapping[Any, object], place: LabelsOf | None, extra: dict[str, object]
+    ) -> object:
         """Call with the keywords that ``forward`` takes; by position, or with the whole batch, if it knows none."""
         inner = unwrapped(model)
         parameters = inspect.signature(inner.forward).parameters
@@ -174,7 +187,7 @@ class BatchReader:
             raise _with_hint(error) from error
 
 
-def _needs_labels(model: nn.Module, batch: Mapping[Any, Any]) -> bool:
+def _needs_labels(model: nn.Module, batch: Mapping[Any, object]) -> bool:
     """Whether the model makes its decoder's inputs from the labels."""
     config = getattr(model, "config", None)
     return bool(getattr(config, "is_encoder_decoder", False)) and not (

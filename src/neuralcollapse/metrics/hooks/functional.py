@@ -84,7 +84,7 @@ class FunctionalHead(TorchFunctionMode):
     def __init__(self, name: str, weight: Tensor | None, after: int):
         super().__init__()
         self._name = name
-        self._storage = None if weight is None else _storage(weight)
+        self._storage = None if weight is None else _storage_address(weight)
         self._running = False
         self._latest: deque[Product] = deque(maxlen=after + 1)
         self.made_anew = weight is None
@@ -97,7 +97,7 @@ class FunctionalHead(TorchFunctionMode):
         """Run the function; keep it if it is the classifier's product."""
         result = func(*args, **(kwargs or {}))
         for product in _readings(func, args, kwargs or {}, result):
-            if self._storage is None or _storage(product.weight) == self._storage:
+            if self._storage is None or _storage_address(product.weight) == self._storage:
                 features, weight, bias, made = (None if part is None else part.detach() for part in product)
                 assert features is not None
                 assert weight is not None
@@ -137,7 +137,7 @@ class FunctionalHead(TorchFunctionMode):
         return LastLayer(self._name, None, kept.weight, kept.bias)
 
 
-class _Search(TorchFunctionMode):
+class ProductSearch(TorchFunctionMode):
     """Keeps the last products until the model's output is there to compare them with."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class _Search(TorchFunctionMode):
         for product in _readings(func, args, kwargs or {}, result):
             if product.result.ndim >= 2:
                 self._latest.append((len(self.storages), product.result.detach().clone()))
-            self.storages.append(_storage(product.weight))
+            self.storages.append(_storage_address(product.weight))
         return result
 
     def matches(self, outputs: Sequence[Tensor]) -> list[tuple[int, Relation]]:
@@ -166,7 +166,7 @@ class _Search(TorchFunctionMode):
         return found
 
 
-def _storage(tensor: Tensor) -> int:
+def _storage_address(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
@@ -183,12 +183,12 @@ def find_functional_head(
     weight = None if module is None else getattr(module, "weight", None)
     if module is not None and (not isinstance(weight, Tensor) or weight.ndim != 2):
         return None
-    search = _Search()
+    search = ProductSearch()
     with search:
         rerun()
     storages = search.storages
     if isinstance(weight, Tensor):
-        numbers = [number for number, storage in enumerate(storages) if storage == _storage(weight)]
+        numbers = [number for number, storage in enumerate(storages) if storage == _storage_address(weight)]
     else:
         found = search.matches(outputs())
         numbers = [n for n, how in found if how != "monotone"] or [n for n, _ in found]
@@ -196,7 +196,7 @@ def find_functional_head(
         return None
     number = numbers[-1]
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        if _storage(parameter) == storages[number]:
+        if _storage_address(parameter) == storages[number]:
             after = storages[number + 1 :].count(storages[number])
             return FunctionalHead(plain_name(name).removesuffix(".weight"), parameter.detach(), after)
     # The weight is made anew in every pass (normalised, say): its place in the order of products names it.

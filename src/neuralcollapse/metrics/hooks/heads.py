@@ -119,7 +119,7 @@ def _is_quantised(module: nn.Module) -> bool:
     return hasattr(module, "_packed_params") and callable(getattr(module, "weight", None))
 
 
-def _attribute(module: nn.Module, name: str) -> Tensor | None:
+def _tensor_attribute(module: nn.Module, name: str) -> Tensor | None:
     """A module's tensor of that name; quantised layers hand theirs out by a method."""
     value = getattr(module, name, None)
     if _is_quantised(module) and callable(value):
@@ -131,7 +131,7 @@ def _attribute(module: nn.Module, name: str) -> Tensor | None:
 
 def _own_matrix(module: nn.Module) -> Tensor | None:
     """The module's own weight: ``weight``, else its only matrix."""
-    weight = _attribute(module, "weight")
+    weight = _tensor_attribute(module, "weight")
     if weight is not None and weight.ndim == 2:
         return weight
     matrices = [tensor for tensor in module.parameters(recurse=False) if tensor.ndim == 2]
@@ -217,8 +217,8 @@ def read_classifier(
     rows = expected = None
     rounding = 0.0
     if features is not None and outputs is not None:
-        rows, expected = _some_rows(features, outputs, first)
-        rounding = _rounding(features, outputs)
+        rows, expected = _sample_rows(features, outputs, first)
+        rounding = _product_rounding(features, outputs)
     if weight is not None and rows is not None and expected is not None:
         # Some layers keep their weight as (d, K).
         for matrix in (weight, weight.T):
@@ -239,19 +239,19 @@ def read_classifier(
         return LastLayer(name, module, None, None, first)
     for matrix in fitting:
         # What a hook on the layer, or its own forward, does to the product is as good as what comes after the layer.
-        made = _product(rows, matrix, bias).to(outputs.dtype) if outputs is not None else None
+        made = _logits_of(rows, matrix, bias).to(outputs.dtype) if outputs is not None else None
         found = None if made is None else output_map(made, expected.to(made.dtype))
         if found is not None and found.outputs == len(matrix):
             note = f"layer {name!r} scales or shifts its product: weight and bias are those of both together"
             return LastLayer(name, module, matrix, bias, first).mapped(found, note)
     note = f"layer {name!r} is not linear in its input: its weight is taken as it stands"
-    other = _product(rows, fitting[0], bias).argmax(1) != expected.argmax(1)
+    other = _logits_of(rows, fitting[0], bias).argmax(1) != expected.argmax(1)
     if expected.shape[1] > 1 and bool(other.any()):
         note += f", and decides otherwise than the layer for {int(other.sum())} of {len(rows)} samples"
     return LastLayer(name, module, fitting[0], bias, first, note)
 
 
-def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _logits_of(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Rows W' + b in float64; a bias of another width is left out."""
     made = rows @ widened(weight.to(rows.device)).T
     return made + widened(bias.to(rows.device)) if bias is not None and bias.shape[0] == weight.shape[0] else made
@@ -259,8 +259,8 @@ def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def stated(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
     """Weight and bias as the module's attributes have them."""
-    weight = _attribute(module, "weight") if isinstance(module, _ConvNd) else _own_matrix(module)
-    bias = _attribute(module, "bias")
+    weight = _tensor_attribute(module, "weight") if isinstance(module, _ConvNd) else _own_matrix(module)
+    bias = _tensor_attribute(module, "bias")
     if weight is None:
         return None, None
     weight = whole(weight.detach()).flatten(1)
@@ -285,7 +285,7 @@ def rows_of(tensor: Tensor, channels_first: bool) -> Tensor:
     return tensor.movedim(1, -1) if channels_first and tensor.ndim > 2 else tensor
 
 
-def _some_rows(features: Tensor, outputs: Tensor, first: bool) -> tuple[Tensor | None, Tensor | None]:
+def _sample_rows(features: Tensor, outputs: Tensor, first: bool) -> tuple[Tensor | None, Tensor | None]:
     """At most 64 rows of features and outputs in float64, of the same samples."""
     x, z = rows_of(features, first), rows_of(outputs, first)
     if x.ndim < 2 or x.shape[:-1] != z.shape[:-1]:
@@ -295,7 +295,7 @@ def _some_rows(features: Tensor, outputs: Tensor, first: bool) -> tuple[Tensor |
     return widened(x[chosen]), widened(z[chosen])
 
 
-def _rounding(features: Tensor, outputs: Tensor) -> float:
+def _product_rounding(features: Tensor, outputs: Tensor) -> float:
     unit = max(torch.finfo(tensor.dtype).eps for tensor in (features, outputs))
     # Accelerators may multiply single precision in ten bits.
     return unit if features.device.type == "cpu" else max(unit, 1e-3)
@@ -323,12 +323,12 @@ def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
     """
     for dtype in (torch.float64, torch.float32):
         try:
-            twin = _gathered(_twin(module)).eval()
+            twin = _gathered(_copy_without_hooks(module)).eval()
             device = next((tensor.device for tensor in twin.parameters()), torch.device("cpu"))
             device = device if has_float64(device) else torch.device("cpu")
             twin = twin.to(device, dtype)
             with torch.autocast(device.type, enabled=False):
-                return _of_units(twin, dim, dtype, device)
+                return _response_to_units(twin, dim, dtype, device)
         except (
             Exception
         ):  # a head of another form, or of another library that refuses to be copied: the caller falls back
@@ -336,7 +336,7 @@ def _probe(module: nn.Module, dim: int) -> tuple[Tensor, Tensor] | None:
     return None
 
 
-def _twin(module: nn.Module) -> nn.Module:
+def _copy_without_hooks(module: nn.Module) -> nn.Module:
     """A copy of the module without hooks: these may hold the whole model, which would be copied, too."""
     hooks = [held for part in module.modules() for held in (part._forward_hooks, part._forward_pre_hooks)]
     return copy.deepcopy(module, {id(held): OrderedDict() for held in hooks})
@@ -351,7 +351,9 @@ def _gathered(module: nn.Module) -> nn.Module:
     return module
 
 
-def _of_units(module: nn.Module, dim: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor] | None:
+def _response_to_units(
+    module: nn.Module, dim: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor] | None:
     bias = module(torch.zeros(1, dim, dtype=dtype, device=device))
     if not isinstance(bias, Tensor) or bias.ndim != 2:
         return None

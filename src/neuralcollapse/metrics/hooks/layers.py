@@ -5,16 +5,17 @@ where they were: the latest layer that says how many channels it made tells whic
 are.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
+from torch.utils.hooks import RemovableHandle
 
 from ..precision import coarser, computed_in
 from .align import shifts_labels
+from .batches import Again, RawLabels
 from .heads import plain_name
 from .observer import first_tensor
 from .targets import Targets
@@ -74,7 +75,7 @@ class LayersWatch:
         self._coarsest = torch.float64
         self._layers = dict(layers)
         self._latest: tuple[int, bool] | None = None
-        self._hooks: list[Any] = []
+        self._hooks: list[RemovableHandle] = []
         known = {plain_name(name): module for name, module in model.named_modules()}
         for module in known.values():
             if _channels(module) is not None:
@@ -82,7 +83,7 @@ class LayersWatch:
         for name, module in layers.items():
             self._hooks.append(module.register_forward_hook(self._keeping(name)))
 
-    def _note(self, module: nn.Module, arguments: Any, output: Any) -> None:
+    def _note(self, module: nn.Module, arguments: object, output: object) -> None:
         self._latest = _channels(module)
         self._see(first_tensor(output))
 
@@ -90,8 +91,8 @@ class LayersWatch:
         if tensor is not None and tensor.is_floating_point():
             self._coarsest = coarser(self._coarsest, computed_in(tensor))
 
-    def _keeping(self, name: str) -> Any:
-        def keep(module: nn.Module, arguments: Any, output: Any) -> None:
+    def _keeping(self, name: str) -> Callable[[nn.Module, object, object], None]:
+        def keep(module: nn.Module, arguments: object, output: object) -> None:
             tensor = first_tensor(output)
             again = self.caught.pop(name, None) is not None
             if again:
@@ -136,7 +137,7 @@ class LayerRows:
         self._shift = False
         self.notes: list[str] = []
 
-    def look(self, model: nn.Module, labels: Any, again: Any, caught: dict[str, Tensor]) -> None:
+    def look(self, model: nn.Module, labels: RawLabels, again: Again, caught: dict[str, Tensor]) -> None:
         """In the first batch: whether the model's loss shifts the labels."""
         raw = self._targets.tensor(labels)
         named = [name for name, x in caught.items() if raw.ndim > 1 and x.shape[:-1] == raw.shape]
@@ -146,7 +147,7 @@ class LayerRows:
         if note is not None:
             self.notes.append(note)
 
-    def of(self, features: Tensor, labels: Any, name: str, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def of(self, features: Tensor, labels: RawLabels, name: str, own: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The rows of one batch; ``own`` are the samples that no other process has, where some are repeated."""
         raw = self._targets.tensor(labels)
         if raw.ndim == 2 and raw.shape[1] == 1:

@@ -3,11 +3,11 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
+from torch.utils.hooks import RemovableHandle
 
 from ..precision import coarser, computed_in
 from .heads import stated
@@ -37,7 +37,7 @@ class Call:
     """The layer's weight and bias, where it has them only while it runs."""
 
 
-def first_tensor(value: Any) -> Tensor | None:
+def first_tensor(value: object) -> Tensor | None:
     """The tensor that a layer passed on: itself, or the first in a tuple, list or output object."""
     if isinstance(value, Tensor):
         return value
@@ -49,7 +49,7 @@ def first_tensor(value: Any) -> Tensor | None:
     return None
 
 
-def _place(tensor: Tensor) -> int | None:
+def _address(tensor: Tensor) -> int | None:
     """Where a tensor lies in memory; ``None`` for kinds that lie nowhere, such as sparse ones."""
     try:
         return tensor.data_ptr() or None
@@ -88,23 +88,25 @@ class Observer:
         self.precision = torch.float64
         self._keep, self.scattered = frozenset(keep), scattered
         self._depth = 0
-        self._hooks: list[Any] = []
+        self._hooks: list[RemovableHandle] = []
         for name, module in modules.items():
             if isinstance(module, torch.jit.ScriptModule):
                 continue  # takes no hooks; what stands around it does
             self._hooks.append(module.register_forward_pre_hook(self._enter))
             self._hooks.append(module.register_forward_hook(self._leaving(name), with_kwargs=True))
 
-    def _enter(self, module: nn.Module, arguments: Any) -> None:
+    def _enter(self, module: nn.Module, arguments: object) -> None:
         self._depth += 1
 
     def _leaving(self, name: str) -> Callable[..., None]:
-        def leave(module: nn.Module, arguments: Any, keywords: Any, output: Any) -> None:
+        def leave(
+            module: nn.Module, arguments: tuple[object, ...], keywords: dict[str, object], output: object
+        ) -> None:
             self._depth = max(0, self._depth - 1)
             if self._depth == 0:
                 self.outermost.append(flat_outputs(output))
                 inputs = [value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
-                self._into.append(frozenset(place for place in map(_place, inputs) if place is not None))
+                self._into.append(frozenset(place for place in map(_address, inputs) if place is not None))
             taken, passed = input_of(module, arguments, keywords), first_tensor(output)
             if taken is None:
                 return
@@ -151,7 +153,7 @@ class Observer:
         count = 1
         for number, outputs in enumerate(self.outermost):
             later = frozenset().union(*self._into[number + 1 :])
-            others = [t for t in outputs.values() if t.shape in shapes and _place(t) not in later]
+            others = [t for t in outputs.values() if t.shape in shapes and _address(t) not in later]
             alike = any(relation_of(t, z) or relation_of(z, t) for t in others for z in last.values())
             count += bool(others) and outputs is not last and not alike
         return count

@@ -66,7 +66,7 @@ def relation_of(layer: Tensor, output: Tensor, averaged: bool = False) -> Relati
     if layer.ndim < 2 or not layer.numel() or not output.numel():
         return None
     views = list(_class_last(output, width))
-    same = _equal if averaged else _same
+    same = _equal_to_rounding if averaged else _same_numbers
     for view in views:
         if view.numel() == layer.numel() and same(*_sampled(layer, view)):
             return "same"
@@ -74,7 +74,7 @@ def relation_of(layer: Tensor, output: Tensor, averaged: bool = False) -> Relati
         if layer.ndim > 2 and view.shape == (layer.shape[0], width):
             if picked_positions(layer, view) is not None:
                 return "pick"
-            if _equal(widened(layer.flatten(1, -2)).mean(1), widened(view), coarsest_rounding(layer, view)):
+            if _equal_to_rounding(widened(layer.flatten(1, -2)).mean(1), widened(view), coarsest_rounding(layer, view)):
                 return "mean"
     if output_map(layer, output) is not None:
         return "affine"
@@ -153,13 +153,13 @@ def _sampled(layer: Tensor, output: Tensor) -> tuple[Tensor, Tensor, float]:
     return widened(first[chosen]), widened(second[chosen]), coarsest_rounding(layer, output)
 
 
-def _same(first: Tensor, second: Tensor, rounding: float) -> bool:
+def _same_numbers(first: Tensor, second: Tensor, rounding: float) -> bool:
     """Whether two tensors are one, up to a change of type."""
     slack = 1e-3 * rounding * float(first.nan_to_num(0.0, 0.0, 0.0).abs().max())
     return bool(torch.isclose(second, first, rtol=rounding, atol=slack, equal_nan=True).all())
 
 
-def _equal(first: Tensor, second: Tensor, rounding: float) -> bool:
+def _equal_to_rounding(first: Tensor, second: Tensor, rounding: float) -> bool:
     size = float(first.nan_to_num(0.0, 0.0, 0.0).abs().max())
     return bool(torch.isclose(first, second, rtol=0.0, atol=32 * rounding * size, equal_nan=True).all())
 
@@ -211,7 +211,7 @@ def output_map(layer: Tensor, output: Tensor) -> OutputMap | None:
         z = z[:, : out.shape[1]]
         if not bool(z.isfinite().all()):
             continue
-        for before, doubt, centred in _undone(out, rounding, torch.finfo(view.dtype).tiny):
+        for before, doubt, centred in _before_activation(out, rounding, torch.finfo(view.dtype).tiny):
             found = _scale_and_shift(z, before, rounding, doubt, centred)
             if found is not None:
                 return found
@@ -220,7 +220,7 @@ def output_map(layer: Tensor, output: Tensor) -> OutputMap | None:
     return None
 
 
-def _undone(output: Tensor, rounding: float, tiny: float) -> Iterator[tuple[Tensor, Tensor, bool]]:
+def _before_activation(output: Tensor, rounding: float, tiny: float) -> Iterator[tuple[Tensor, Tensor, bool]]:
     """What an output was before the function that it may have gone through, how far that is rounded, and ``centred``.
 
     The identity, a sigmoid, a softmax and its logarithm; the last two leave a number of each row unknown. Numbers below
@@ -231,7 +231,7 @@ def _undone(output: Tensor, rounding: float, tiny: float) -> Iterator[tuple[Tens
     if bool(((output >= 0) & (output <= 1)).all()):
         below = rounding * (tiny / output).clamp(min=1)
         yield torch.logit(output), below + rounding / (1 - output), False
-        if output.shape[1] > 1 and _equal(output.sum(1), exact[:, 0] + 1, rounding):
+        if output.shape[1] > 1 and _equal_to_rounding(output.sum(1), exact[:, 0] + 1, rounding):
             yield output.log(), below, True
     if output.shape[1] > 1 and bool((output.logsumexp(1).abs() <= 32 * rounding * (1 + output.abs().amax(1))).all()):
         yield output, exact, True
@@ -247,14 +247,14 @@ def _scale_and_shift(layer: Tensor, output: Tensor, rounding: float, doubt: Tens
     z, output, doubt = layer[told], output[told], doubt[told]
     if not len(z):
         return None
-    size = rounding * (output.abs() + z.abs() * _ratio(z, output).abs()).amax(0, keepdim=True)
+    size = rounding * (output.abs() + z.abs() * _best_factor(z, output).abs()).amax(0, keepdim=True)
     if centred:
         z, output = z - z.mean(1, keepdim=True), output - output.mean(1, keepdim=True)
         doubt, size = doubt + doubt.mean(1, keepdim=True), size.max()
     slack = 4 * (size + doubt)
     count, free = output.shape[1], output.shape[1] - centred
     # Without a shift there is at most one unknown number, which a few rows tell; the rows may be alike.
-    for scale, unknown in ((torch.ones((), dtype=z.dtype, device=z.device), 0), (_ratio(z, output), 1)):
+    for scale, unknown in ((torch.ones((), dtype=z.dtype, device=z.device), 0), (_best_factor(z, output), 1)):
         moving = bool((z.abs() > slack).any()) and float(scale) > 0
         if moving and len(z) * free > unknown and bool(((output - scale * z).abs() <= slack).all()):
             return OutputMap(count)
@@ -279,7 +279,7 @@ def _scale_and_shift(layer: Tensor, output: Tensor, rounding: float, doubt: Tens
     return None
 
 
-def _ratio(first: Tensor, second: Tensor) -> Tensor:
+def _best_factor(first: Tensor, second: Tensor) -> Tensor:
     """The number that takes the first tensor nearest to the second."""
     return (first * second).sum() / first.square().sum().clamp(min=torch.finfo(first.dtype).tiny)
 

@@ -1,9 +1,8 @@
 """Running a model over a loader to look at it: in evaluation mode, eagerly, and leaving everything as it was."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, flag, integer
-from .batches import BatchReader, to_device
+from ..inputs import length_of
+from .batches import Again, Batch, BatchReader, Loader, RawLabels, to_device
 from .heads import unwrapped
 
 __all__ = ["ModelRun", "RandomStates", "check_model", "eager", "evaluating"]
@@ -100,21 +100,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _length(loader: object) -> float | None:
-    """How many batches a loader has, where it knows: one over a stream has a length that cannot be asked for."""
-    try:
-        return float(len(loader)) if isinstance(loader, Sized) else None
-    except TypeError:
-        return None
-
-
 class ModelRun:
     """Batches of a loader through a model; the model and the random state are left as found."""
 
     def __init__(
         self,
         model: nn.Module,
-        loader: Any,
+        loader: Loader,
         reader: BatchReader,
         *,
         max_batches: int | None = None,
@@ -149,7 +141,7 @@ class ModelRun:
             stack.callback(remove)
             yield
 
-    def batches(self, before: Callable[[], None]) -> Iterator[tuple[Any, Callable[..., Any]]]:
+    def batches(self, before: Callable[[], None]) -> Iterator[tuple[RawLabels, Again]]:
         """Run every batch, after a call of ``before``; its labels, and a function that runs it once more.
 
         Every pass over the loader draws the same random numbers and finds the same buffers, so that a second one sees
@@ -180,8 +172,8 @@ class ModelRun:
         """What a reader of the report should know of the run."""
         return [f"measured on the first {self.limit} batches only (max_batches)"] if self.cut else []
 
-    def _again(self, batch: Any, before: RandomStates) -> Callable[..., Any]:
-        def again(**extra: Any) -> Any:
+    def _again(self, batch: Batch, before: RandomStates) -> Again:
+        def again(**extra: object) -> object:
             # With the same random numbers, and the batches that follow are what they would have been without this.
             states = RandomStates(self.loader)
             before.restore()
@@ -194,13 +186,13 @@ class ModelRun:
 
         return again
 
-    def _tracked(self) -> Iterable[Any]:
+    def _tracked(self) -> Iterable[Batch]:
         if not self._progress:
             return self.loader
         from rich.console import Console
         from rich.progress import track
 
-        total = _length(self.loader)
+        total = length_of(self.loader)
         if self.limit is not None:
             total = self.limit if total is None else min(total, self.limit)
         return track(self.loader, "measuring", total=total, console=Console(stderr=True), transient=True)

@@ -8,7 +8,6 @@ batch runs again for each of the others that could be it.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +62,7 @@ class HeadSearch:
         latest: Call | None,
         outputs: dict[str, Tensor],
         runs: int,
-        rerun: Callable[[], Any] | None,
+        rerun: Callable[[], object] | None,
         seen: int | None,
     ) -> str | None:
         """The candidate whose output is the model's; ``None`` where the classifier is no layer that was called.
@@ -76,7 +75,7 @@ class HeadSearch:
             return mine[-1] if mine else None
         logits = {key: tensor for key, tensor in outputs.items() if key.rpartition(".")[2] == "logits"}
         wanted = logits if len(logits) == 1 else outputs
-        found: list[_Match] = []
+        found: list[LayerMatch] = []
         if runs > 1:
             raise self.undecided(mine, reached, f"runs {runs} times in a pass, with unlike outputs")
         if latest is not None:
@@ -107,13 +106,13 @@ class HeadSearch:
             raise self.undecided(mine, reached, OTHER + (FEW if rows < FEWEST else "")) from None
 
     def _tried(
-        self, names: list[str], reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
-    ) -> list["_Match"]:
+        self, names: list[str], reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], object]
+    ) -> list["LayerMatch"]:
         """Run the batch again for each of the layers whose output could be the model's by its shape."""
-        found: list[_Match] = []
+        found: list[LayerMatch] = []
         for name in reversed(names):
-            width = _width(self._candidates[name], reached[name])
-            if width is None or not any(_as_wide(tensor, width) for tensor in wanted.values()):
+            width = _output_width(self._candidates[name], reached[name])
+            if width is None or not any(_can_come_from(tensor, width) for tensor in wanted.values()):
                 continue
             self._observe([name], None)
             rerun()
@@ -130,7 +129,7 @@ class HeadSearch:
         return {key: tensor for key, tensor in self._observer.outputs().items() if key in wanted}
 
     def _composite(
-        self, reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], Any]
+        self, reached: dict[str, LayerReached], wanted: dict[str, Tensor], rerun: Callable[[], object]
     ) -> str | None:
         """A module around several layers that is affine as a whole, as an adapted classifier is; the innermost."""
         for name in sorted(reached, key=lambda name: -name.count(".")):
@@ -157,7 +156,7 @@ class HeadSearch:
         return None
 
     def _only(
-        self, matching: list["_Match"], mine: list[str], reached: dict[str, LayerReached], seen: int | None
+        self, matching: list["LayerMatch"], mine: list[str], reached: dict[str, LayerReached], seen: int | None
     ) -> str:
         """The layer of the matches; of heads for several outputs, the one with as many outputs as classes."""
         by_key = {match.key: match for match in matching}
@@ -176,7 +175,7 @@ class HeadSearch:
 
     def _of_width(self, names: list[str], reached: dict[str, LayerReached], seen: int | None) -> list[str]:
         for classes in (self._num_classes, seen):
-            fitting = [name for name in names if _width(self._candidates[name], reached[name]) == classes]
+            fitting = [name for name in names if _output_width(self._candidates[name], reached[name]) == classes]
             if len(fitting) == 1:
                 return fitting
         return names
@@ -184,7 +183,7 @@ class HeadSearch:
     def _by_width(self, names: list[str], reached: dict[str, LayerReached], seen: int | None, why: str) -> str:
         """The only layer with as many outputs as classes, where the model's output tells no more; noted."""
         fitting = self._of_width(names, reached, seen)
-        widths = [_width(self._candidates[name], reached[name]) for name in fitting]
+        widths = [_output_width(self._candidates[name], reached[name]) for name in fitting]
         if len(fitting) == 1 and (len(names) > 1 or (self._num_classes or seen) in (None, *widths)):
             self.note = UNPROVEN.format(fitting[0], why)
             return fitting[0]
@@ -206,7 +205,7 @@ class HeadSearch:
             f"the classifier cannot be told: the model {why}. Name it with layer=; candidates{more}: {listed}"
         )
 
-    def functional_head(self, outputs: dict[str, Tensor], rerun: Callable[[], Any]) -> FunctionalHead | None:
+    def functional_head(self, outputs: dict[str, Tensor], rerun: Callable[[], object]) -> FunctionalHead | None:
         """The product whose result is the model's output, where the classifier is no layer that is called."""
         if self._functional is None:
             module = None if self._layer is None else next(iter(self._candidates.values()))
@@ -215,7 +214,7 @@ class HeadSearch:
             )
         return self._functional
 
-    def _afresh(self, rerun: Callable[[], Any]) -> Callable[[], None]:
+    def _afresh(self, rerun: Callable[[], object]) -> Callable[[], None]:
         def run() -> None:
             self._observe([], 1)
             rerun()
@@ -224,7 +223,7 @@ class HeadSearch:
 
 
 @dataclass(frozen=True)
-class _Match:
+class LayerMatch:
     """A layer whose output is one of the model's."""
 
     name: str
@@ -246,15 +245,15 @@ def mean_call(calls: list[Call]) -> list[Call]:
     return [replace(calls[-1], features=mean, outputs=torch.stack(outputs).mean(0).to(made[-1].dtype))]
 
 
-def _matches(call: Call, module: nn.Module, wanted: dict[str, Tensor], averaged: bool = False) -> list[_Match]:
+def _matches(call: Call, module: nn.Module, wanted: dict[str, Tensor], averaged: bool = False) -> list[LayerMatch]:
     if call.outputs is None:
         return []
     rows = rows_of(call.outputs, isinstance(module, _ConvNd))
-    found: list[_Match] = []
+    found: list[LayerMatch] = []
     for key, tensor in wanted.items():
         relation = relation_of(rows, tensor, averaged) or relation_of_turned(rows, tensor)
         if relation is not None:
-            found.append(_Match(call.name, key, relation))
+            found.append(LayerMatch(call.name, key, relation))
     return found
 
 
@@ -263,12 +262,12 @@ def _is_diagonal(weight: Tensor) -> bool:
     return weight.shape[0] == weight.shape[1] and torch.equal(weight, weight.diagonal().diag())
 
 
-def _as_wide(output: Tensor, width: int) -> bool:
+def _can_come_from(output: Tensor, width: int) -> bool:
     """Whether an output can come from a layer of that width, perhaps without its last classes."""
     return width in output.shape or (output.ndim > 1 and 2 <= output.shape[-1] < width)
 
 
-def _width(module: nn.Module, shapes: LayerReached) -> int | None:
+def _output_width(module: nn.Module, shapes: LayerReached) -> int | None:
     if not shapes.passed:
         return None
     return shapes.passed[1 if isinstance(module, _ConvNd) and len(shapes.passed) > 2 else -1]

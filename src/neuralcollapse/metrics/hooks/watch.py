@@ -5,7 +5,6 @@ Which layer it is, the first batch decides (:class:`~neuralcollapse.metrics.hook
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +111,7 @@ class HeadWatch:
         if self._functional is not None:
             self._functional.stop()
 
-    def caught(self, rerun: Callable[[], Any] | None, seen: int | None = None) -> Caught:
+    def caught(self, rerun: Callable[[], object] | None, seen: int | None = None) -> Caught:
         """What the classifier took in and passed on in the latest pass; the first time, which layer it is.
 
         ``rerun`` runs the latest batch once more, for models whose classifier is not the last layer they call;
@@ -240,7 +239,7 @@ class HeadWatch:
 
     # the first batch ----------------------------------------------------------------------------------------
 
-    def _decide(self, rerun: Callable[[], Any] | None, seen: int | None) -> None:
+    def _decide(self, rerun: Callable[[], object] | None, seen: int | None) -> None:
         """Find the classifier; afterwards only it and the model's own output are watched."""
         first = self._observer
         reached, outputs = dict(first.reached), first.outputs()
@@ -288,7 +287,9 @@ class HeadWatch:
         self._observer.remove()
         self._observer = Observer(modules, keep, most, self._scattered)
 
-    def _watch_function(self, head: FunctionalHead, watched: Mapping[str, nn.Module], rerun: Callable[[], Any]) -> None:
+    def _watch_function(
+        self, head: FunctionalHead, watched: Mapping[str, nn.Module], rerun: Callable[[], object]
+    ) -> None:
         """Catch a product instead of a layer."""
         self._functional = head
         self._observe(watched, [], 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -90,7 +90,7 @@ class ReportComparison:
             result[name] = best[0] if len(best) == 1 and len(known) > 1 else None
         return result
 
-    def to_dict(self) -> dict[str, dict[str, Any]]:
+    def to_dict(self) -> dict[str, dict[str, float | bool | None]]:
         """For each metric: the values by label, ``change`` and ``more_collapsed``."""
         changes, better = self.changes, self.more_collapsed
         return {

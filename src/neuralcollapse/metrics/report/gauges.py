@@ -73,15 +73,15 @@ def gauges(report: "CollapseReport") -> list[Gauge]:
         position = span = None
         interval = report.intervals.get(metric)
         if random is not None and random > 0:
-            position = _position(value, random, decades)
+            position = _gauge_position(value, random, decades)
             if interval is not None:
-                span = _position(interval[1], random, decades), _position(interval[0], random, decades)
-        words = _words(metric, value, random)
+                span = _gauge_position(interval[1], random, decades), _gauge_position(interval[0], random, decades)
+        words = _gauge_words(metric, value, random)
         result.append(Gauge(name, metric, TITLES[name], value, random, position, words, interval, span))
     return result
 
 
-def _position(value: float, random: float, decades: float) -> float:
+def _gauge_position(value: float, random: float, decades: float) -> float:
     """Where a value stands from ``random`` (0) to collapse (1), on a scale of decades, or a linear one for none."""
     if decades:
         place = 1.0 if value <= 0 else math.log10(random / value) / decades
@@ -90,7 +90,7 @@ def _position(value: float, random: float, decades: float) -> float:
     return min(max(place, 0.0), 1.0)
 
 
-def _words(metric: str, value: float, random: float | None) -> str:
+def _gauge_words(metric: str, value: float, random: float | None) -> str:
     if metric == "nc4_mismatch":
         return "no sample disagrees" if value == 0 else f"{100 * value:.3g} % of the samples disagree"
     if value == 0:

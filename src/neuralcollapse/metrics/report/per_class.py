@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +15,10 @@ __all__ = ["PerClass", "class_groups", "pairs_of_classes", "per_class_of"]
 
 MOST_PAIRED = 2000
 """Classes up to which the nearest other mean is looked for: K^2 d multiplications."""
+
+
+ClassRow = dict[str, str | float]
+"""A class: its ``name`` and that of the ``nearest``, and a number in each other column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +57,7 @@ class PerClass:
         columns = [field.name for field in fields(self) if getattr(self, field.name) is not None]
         return f"PerClass({len(self)} classes: {', '.join(columns[1:])})"
 
-    def __getitem__(self, which: int | str) -> dict[str, Any]:
+    def __getitem__(self, which: int | str) -> ClassRow:
         """The row of a class, by number or name."""
         if isinstance(which, str):
             if which not in self.names:
@@ -62,14 +65,14 @@ class PerClass:
             which = self.names.index(which)
         if not isinstance(which, int):
             raise TypeError(f"a class is named by its number or name, got {describe(which)}")
-        row: dict[str, Any] = {"name": self.names[which]}
+        row: ClassRow = {"name": self.names[which]}
         for column, values in self.columns().items():
             row[column] = values[which].item()
         if self.nearest is not None:
-            row["nearest"] = self.names[row["nearest"]]
+            row["nearest"] = self.names[int(self.nearest[which])]
         return row
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[ClassRow]:
         return (self[number] for number in range(len(self)))
 
     def columns(self) -> dict[str, Tensor]:
@@ -77,12 +80,12 @@ class PerClass:
         found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "names"}
         return {name: values for name, values in found.items() if values is not None}
 
-    def to_dict(self) -> dict[str, list[Any]]:
+    def to_dict(self) -> dict[str, list[str] | list[float]]:
         """Columns as plain lists: ``pandas.DataFrame(per_class.to_dict())``."""
         return {"names": list(self.names)} | {name: values.tolist() for name, values in self.columns().items()}
 
     @classmethod
-    def from_dict(cls, columns: Mapping[str, Sequence[Any]]) -> "PerClass":
+    def from_dict(cls, columns: Mapping[str, Sequence[str | float]]) -> "PerClass":
         """What :meth:`to_dict` gave."""
         whole = ("counts", "nearest")
         tensors = {

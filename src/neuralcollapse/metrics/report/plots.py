@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..._support.checks import describe
 from ..._support.theme import (
@@ -25,9 +25,17 @@ from ..definitions._registry import METRICS
 from .gauges import CHOICES, Gauge, gauges, headline
 from .report import CollapseReport
 
+HistoryEntry = Mapping[str, object]
+"""A row of a history: a step, perhaps a split, and metrics by name."""
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    History = (
+        str | os.PathLike[str] | DataFrame | Iterable[HistoryEntry | CollapseReport | tuple[float, CollapseReport]]
+    )
 
 __all__ = ["plot_history", "plot_report", "read_history"]
 
@@ -38,7 +46,7 @@ LISTED_CLASSES = 30
 """Classes up to which each has its name below its bar."""
 
 
-def _figure(width: float, height: float) -> "Figure":
+def _empty_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -49,7 +57,7 @@ def plot_report(report: CollapseReport) -> "Figure":
     rows = report.per_class
     spread = rows is not None and rows.variances is not None and float(rows.variances.max()) > 0
     parts = 1 + (report.cosine_margins is not None) + spread
-    figure = _figure(4.4 * parts, 3.2)
+    figure = _empty_figure(4.4 * parts, 3.2)
     axes = figure.subplots(1, parts, squeeze=False)[0]
     _draw_gauges(axes[0], report)
     place = 1
@@ -69,12 +77,12 @@ def _draw_gauges(axes: "Axes", report: CollapseReport) -> None:
         axes.plot([0, 1], [height, height], color=GRID, linewidth=5, solid_capstyle="round", zorder=1)
         axes.text(-0.04, height, gauge.property, ha="right", va="center", fontsize=10, fontweight="bold")
         if gauge.position is None:
-            axes.text(0.5, height + 0.16, _cut(gauge.words or "no value"), ha="center", fontsize=7.5, color=GREY)
+            axes.text(0.5, height + 0.16, _shortened(gauge.words or "no value"), ha="center", fontsize=7.5, color=GREY)
             continue
         axes.plot([0, gauge.position], [height, height], color=GREEN, linewidth=5, solid_capstyle="round", zorder=2)
         axes.plot(gauge.position, height, "o", color=GREEN, markersize=9, zorder=3)
         axes.text(0.0, height + 0.2, f"{gauge.metric} = {number(gauge.value)}", fontsize=8.5)
-        axes.text(0.0, height - 0.34, _cut(gauge.words), fontsize=7.5, color=GREY)
+        axes.text(0.0, height - 0.34, _shortened(gauge.words), fontsize=7.5, color=GREY)
     axes.set_xlim(-0.16, 1.04)
     axes.set_ylim(-0.7, len(found) - 0.4)
     axes.set_xticks([0, 1], ["random", "collapsed"], fontsize=8)
@@ -83,7 +91,7 @@ def _draw_gauges(axes: "Axes", report: CollapseReport) -> None:
     axes.set_title(headline(found).capitalize(), fontsize=11)
 
 
-def _cut(text: str, most: int = 62) -> str:
+def _shortened(text: str, most: int = 62) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
@@ -117,7 +125,7 @@ def _draw_classes(axes: "Axes", report: CollapseReport) -> None:
 
 
 def plot_history(
-    rows_or_path: "str | os.PathLike[str] | Iterable[Any]",
+    rows_or_path: "History",
     metrics: "Sequence[str] | None" = None,
     *,
     split: str | None = None,
@@ -138,7 +146,7 @@ def plot_history(
         rows = [row for row in rows if row.get("split") == split]
         if not rows:
             raise ValueError(f"no row is of split {describe(split)} (there are: {', '.join(known)})")
-    names = _chosen(rows, metrics)
+    names = _metrics_to_draw(rows, metrics)
     if not names:
         where = f"{rows_or_path}: " if isinstance(rows_or_path, str | os.PathLike) else ""
         raise ValueError(f"{where}the history holds no metrics to draw")
@@ -146,7 +154,7 @@ def plot_history(
     # Four panels are a square, not three and one.
     columns = 2 if len(names) == 4 else min(len(names), 3)
     lines = -(-len(names) // columns)
-    figure = _figure(3.4 * columns, 2.7 * lines)
+    figure = _empty_figure(3.4 * columns, 2.7 * lines)
     # A title stands apart from the axis above it.
     panels = figure.subplots(lines, columns, squeeze=False, gridspec_kw={"hspace": 0.08}).flatten()
     splits = list(dict.fromkeys(str(row.get("split", "")) for row in rows))
@@ -154,7 +162,7 @@ def plot_history(
     for panel, name in zip(panels, names, strict=False):
         for part in splits:
             points = [
-                (_number(row.get(axis)) if axis else float(index), _number(row.get(name)))
+                (_finite_number(row.get(axis)) if axis else float(index), _finite_number(row.get(name)))
                 for index, row in enumerate(row for row in rows if str(row.get("split", "")) == part)
             ]
             points = [(x, y) for x, y in points if x is not None and y is not None]
@@ -164,7 +172,7 @@ def plot_history(
                 panel.plot(*zip(*points, strict=True), **look)
                 if part and len(splits) > 1 and panel is panels[0]:
                     ends.append((part, points[-1], series_colour(part, splits)))
-        _scale(panel)
+        _scale_axes(panel)
         panel.set_title(name, fontsize=10)
         panel.set_xlabel(axis or "row", fontsize=8)
         plain_axes(panel)
@@ -186,7 +194,7 @@ def _name_ends(panel: "Axes", ends: "Sequence[tuple[str, tuple[float, float], st
         panel.annotate(name, end, color=colour, annotation_clip=False, **offset)
 
 
-def _scale(panel: "Axes") -> None:
+def _scale_axes(panel: "Axes") -> None:
     """Decades where values span more than one, and whole numbers on the axis of epochs."""
     from matplotlib.ticker import MaxNLocator
 
@@ -196,8 +204,8 @@ def _scale(panel: "Axes") -> None:
     panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
-def _chosen(rows: list[dict[str, Any]], metrics: "Sequence[str] | None") -> list[str]:
-    known = dict.fromkeys(name for row in rows for name, value in row.items() if _number(value) is not None)
+def _metrics_to_draw(rows: list[HistoryEntry], metrics: "Sequence[str] | None") -> list[str]:
+    known = dict.fromkeys(name for row in rows for name, value in row.items() if _finite_number(value) is not None)
     drawable = [name for name in known if name not in STEPS]
     if metrics is None:
         picked = [name for name in ("loss", "accuracy") if name in drawable]
@@ -212,7 +220,7 @@ def _chosen(rows: list[dict[str, Any]], metrics: "Sequence[str] | None") -> list
     return names
 
 
-def _number(value: object) -> float | None:
+def _finite_number(value: object) -> float | None:
     """A finite number, also from the text of a CSV cell."""
     if isinstance(value, bool) or value is None or value == "":
         return None
@@ -223,22 +231,22 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def read_history(source: "str | os.PathLike[str] | Iterable[Any]") -> list[dict[str, Any]]:
+def read_history(source: "History") -> list[HistoryEntry]:
     """Rows with steps, splits and metrics by name, from whatever :func:`plot_history` takes."""
     if isinstance(source, str | os.PathLike):
-        rows: list[Any] = _read_file(Path(source))
+        rows: Sequence[object] = _read_file(Path(source))
     elif hasattr(source, "to_dict") and hasattr(source, "columns"):
         rows = source.to_dict("records")  # pyright: ignore[reportAttributeAccessIssue]
     elif isinstance(source, Iterable) and not isinstance(source, Mapping):
         rows = list(source)
     else:
         raise TypeError(f"rows_or_path must be a path or a list of rows, got {describe(source)}")
-    result = []
+    result: list[HistoryEntry] = []
     for place, row in enumerate(rows):
         if isinstance(row, Sequence) and len(row) == 2 and isinstance(row[1], CollapseReport):
-            result.append({"step": row[0], **_of_report(row[1])})
+            result.append({"step": row[0], **_report_row(row[1])})
         elif isinstance(row, CollapseReport):
-            result.append(_of_report(row))
+            result.append(_report_row(row))
         elif isinstance(row, Mapping):
             result.append({str(name): value for name, value in row.items()})
         else:
@@ -249,11 +257,11 @@ def read_history(source: "str | os.PathLike[str] | Iterable[Any]") -> list[dict[
     return result
 
 
-def _of_report(report: CollapseReport) -> dict[str, Any]:
+def _report_row(report: CollapseReport) -> HistoryEntry:
     return report.scalars | ({} if report.accuracy is None else {"accuracy": report.accuracy})
 
 
-def _read_file(path: Path) -> list[dict[str, Any]]:
+def _read_file(path: Path) -> list[HistoryEntry]:
     if path.is_dir():
         inside = [path / "metrics.jsonl", *sorted(path.glob("*.jsonl")), *sorted(path.glob("*.csv"))]
         found = next((file for file in inside if file.is_file()), None)
@@ -263,7 +271,7 @@ def _read_file(path: Path) -> list[dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".csv":
-            return list(csv.DictReader(text.splitlines()))
+            return [dict(row) for row in csv.DictReader(text.splitlines())]
         rows = [json.loads(line) for line in text.splitlines() if line.strip()]
     except (ValueError, RecursionError, csv.Error) as error:
         raise ValueError(f"{path}: not a readable history: {' '.join(str(error).split())[:150]}") from error

@@ -42,7 +42,7 @@ def rendered(what: RenderableType, width: int = 118) -> str:
     return capture.get()
 
 
-def _value(report: "CollapseReport", name: str) -> str:
+def _value_cell(report: "CollapseReport", name: str) -> str:
     text = short(report.values[name])
     if name in report.intervals:
         low, high = report.intervals[name]
@@ -50,13 +50,13 @@ def _value(report: "CollapseReport", name: str) -> str:
     return text
 
 
-def _rows(report: "CollapseReport") -> list[list[str]]:
+def _table_rows(report: "CollapseReport") -> list[list[str]]:
     rows = []
     for name in report.values:
         metric = METRICS[name]
         ideal = short(metric.at_collapse(report.num_classes))
         words = report.reasons.get(name, metric.definition)
-        rows.append([metric.property, name, _value(report, name), ideal, words])
+        rows.append([metric.property, name, _value_cell(report, name), ideal, words])
     return rows
 
 
@@ -66,7 +66,7 @@ def metric_table(report: "CollapseReport", width: int = 118) -> Table:
     if width < 90:
         for name in HEADER[1:4]:
             table.add_column(name, justify="left" if name == "metric" else "right", overflow="fold")
-        for row in _rows(report):
+        for row in _table_rows(report):
             table.add_row(*(Text(cell) for cell in row[1:4]))
         return table
     table.add_column("property", style="dim")
@@ -75,7 +75,7 @@ def metric_table(report: "CollapseReport", width: int = 118) -> Table:
     table.add_column("collapsed", justify="right", style="dim", no_wrap=True)
     table.add_column(HEADER[-1], style="dim")
     last = ""
-    for row in _rows(report):
+    for row in _table_rows(report):
         table.add_row(row[0] if row[0] != last else "", *(Text(cell) for cell in row[1:]))
         last = row[0]
     return table
@@ -86,7 +86,7 @@ def page_of(report: "CollapseReport") -> str:
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in report.notes)
     verdict = html.escape(headline(gauges(report)))
     title = html.escape(report.title)
-    return f"<h3>{title}</h3><p><b>{verdict}</b></p>{html_table(list(HEADER), _rows(report))}{notes}"
+    return f"<h3>{title}</h3><p><b>{verdict}</b></p>{html_table(list(HEADER), _table_rows(report))}{notes}"
 
 
 def summary(report: "CollapseReport", width: int) -> Text:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.table import Table
 from torch import Tensor
 
-from ..._support.files import sealed, unsealed, write_text
+from ..._support.files import JsonObject, sealed, unsealed, write_text
 from ..._support.machine import in_float64
 from ..accumulators.statistics import ClassStatistics
 from ..definitions._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
@@ -88,10 +88,10 @@ class CollapseReport(MetricAttributes):
                 raise AttributeError(f"{name} was not measured: it was not among the chosen metrics")
             raise AttributeError(f"a report has no attribute {name!r}")
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in self.__dict__.items()}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, MappingProxyType(value) if isinstance(value, dict) else value)
 
@@ -109,9 +109,9 @@ class CollapseReport(MetricAttributes):
 
     # as plain values ----------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain values for JSON: metrics by name at the top level, ``None`` where one does not apply."""
-        result: dict[str, Any] = dict(self.values)
+        result: JsonObject = dict(self.values)
         result |= {"num_classes": self.num_classes, "dim": self.dim, "num_samples": self.num_samples}
         result |= {"rank": self.rank, "layer": self.layer}
         result |= {"accuracy": self.accuracy, "nearest_mean_accuracy": self.nearest_mean_accuracy}
@@ -152,9 +152,9 @@ class CollapseReport(MetricAttributes):
             raise ValueError(f"{file} does not hold a saved report: {text}") from error
 
     @classmethod
-    def _from_content(cls, content: Mapping[str, Any]) -> "CollapseReport":
+    def _from_content(cls, content: JsonObject) -> "CollapseReport":
         report = content["report"]
-        values = {str(name): _optional(report[name]) for name in content["metrics"]}
+        values = {str(name): _number_or_none(report[name]) for name in content["metrics"]}
         margins, classes = content["cosine_margins"], content["per_class"]
         intervals = {str(name): (float(low), float(high)) for name, (low, high) in report.get("intervals", {}).items()}
         groups = {
@@ -173,8 +173,8 @@ class CollapseReport(MetricAttributes):
             None if margins is None else torch.tensor(margins, dtype=torch.float64),
             rank=None if report["rank"] is None else int(report["rank"]),
             layer=None if report["layer"] is None else str(report["layer"]),
-            accuracy=_optional(report["accuracy"]),
-            nearest_mean_accuracy=_optional(report["nearest_mean_accuracy"]),
+            accuracy=_number_or_none(report["accuracy"]),
+            nearest_mean_accuracy=_number_or_none(report["nearest_mean_accuracy"]),
             intervals=MappingProxyType(intervals),
             per_class=None if classes is None else PerClass.from_dict(classes),
             groups=MappingProxyType(groups),
@@ -217,7 +217,7 @@ class CollapseReport(MetricAttributes):
         return ReportComparison.of((self, *others), names)
 
 
-def _optional(value: Any) -> float | None:
+def _number_or_none(value: str | float | None) -> float | None:
     return None if value is None else float(value)
 
 
@@ -254,14 +254,14 @@ def evaluate(
     right = None if samples.right is None else int(samples.right.sum()) / decided
     nearest = None if samples.nearest_right is None else int(samples.nearest_right.sum()) / decided
     variances = any({"within", "scatter"} & metric.needs for metric in chosen)
-    rows = per_class_of(geometry, _names(geometry, class_names), variances)
+    rows = per_class_of(geometry, _class_names(geometry, class_names), variances)
     return CollapseReport(
         MappingProxyType(values),
         MappingProxyType(reasons),
         geometry.num_classes,
         geometry.dim,
         geometry.total,
-        (*geometry.notes, *_notes(geometry, names, rank)),
+        (*geometry.notes, *_report_notes(geometry, names, rank)),
         MappingProxyType(quantiles),
         curve,
         rank,
@@ -272,13 +272,13 @@ def evaluate(
     )
 
 
-def _names(geometry: Geometry, names: Sequence[str] | None) -> list[str]:
+def _class_names(geometry: Geometry, names: Sequence[str] | None) -> list[str]:
     """What the measured classes are called: their names among all classes, else their numbers."""
     numbers = range(geometry.num_classes) if geometry.classes is None else geometry.classes.tolist()
     return [str(number) if names is None else names[number] for number in numbers]
 
 
-def _notes(geometry: Geometry, names: set[str], rank: int | None) -> list[str]:
+def _report_notes(geometry: Geometry, names: set[str], rank: int | None) -> list[str]:
     """What a reader of the values should know."""
     notes = []
     if geometry.weight is not None and geometry.bias is None and names & {"nc4_bias", "nc4_mismatch"}:

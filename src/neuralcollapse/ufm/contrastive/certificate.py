@@ -44,7 +44,7 @@ def certify_contrastive(problem: "ContrastiveUFM", point: Point, tolerance: floa
         dual = state.value + problem.temperature**2 * slack
         if dual > lower:
             lower, source = dual, "semidefinite dual"
-        directions = _directions(point, vectors[:, 0])
+        directions = _escape_directions(point, vectors[:, 0])
     evidence = PointEvidence(
         lower_bound=lower,
         bound_source=source,
@@ -58,8 +58,8 @@ def certify_contrastive(problem: "ContrastiveUFM", point: Point, tolerance: floa
     return judge_point(problem, point, state, evidence, tolerance)
 
 
-def _directions(point: Point, vector: Tensor) -> Iterator[Point]:
-    """DH = v a' with H a = 0 and v the lowest eigenvector of G - diag y: curvature 2 tau^2 lambda_min."""
+def _escape_directions(point: Point, vector: Tensor) -> Iterator[Point]:
+    """dH = v a' with H a = 0 and v the lowest eigenvector of G - diag y: curvature 2 tau^2 lambda_min."""
     values, vectors = torch.linalg.eigh(point.H.T @ point.H)
     if float(values[0]) <= 1e-12 * float(values[-1]):
         yield Point(None, torch.outer(vector, vectors[:, 0]))

@@ -19,7 +19,16 @@ __all__ = ["ContrastiveUFM"]
 class ContrastiveUFM(SphereProblem):
     """min over unit rows h_i of the supervised contrastive loss with exponents tau^2 <h_i, h_j> (normalized, eq. (40)).
 
-    Every class needs at least two samples: the loss is about pairs.
+    Args:
+        num_classes: K >= 2.
+        per_class: samples a class n >= 2, since the loss is about pairs: one number, or a list of K counts.
+        dim: feature dimension d.
+        temperature: tau > 0.
+
+    >>> model = ContrastiveUFM(num_classes=2, per_class=2, dim=1)
+    >>> round(model.optimum().value, 12)  # log(1 + 2 e^-2): similarities 1 and -1
+    0.239544766222
+
     """
 
     kind: ClassVar[str] = "contrastive"
@@ -33,7 +42,7 @@ class ContrastiveUFM(SphereProblem):
 
     @property
     def temperature(self) -> float:
-        """Tau."""
+        """tau."""
         return self.loss.temperature
 
     def linearize(self, point: Point) -> SphereContrast:

@@ -14,9 +14,10 @@ __all__ = ["SphereContrast"]
 
 
 class SphereContrast(ProblemLinearization):
-    """The supervised contrastive loss around one point: with E its gradient in H and r_i = <h_i, e_i>,
+    """The supervised contrastive loss around one point.
 
-    the Riemannian gradient is E - r H, and the Hessian the projection of the Euclidean one less r dH.
+    With E its gradient in H and r_i = <h_i, e_i>, the Riemannian gradient is E - r H, and the Hessian the projection of
+    the Euclidean one less r dH.
     """
 
     def __init__(self, problem: "ContrastiveUFM", point: Point):

@@ -17,7 +17,7 @@ from ..duality import best_on_ray, levelled, top_singular_pair
 from ..logit_problem import LogitLinearization
 from ..point import Point
 from ..results import Certificate
-from ..verdict import PointEvidence, judge_point, proved_minimum, unless_convex, value_scale
+from ..verdict import PointEvidence, doubt_of_bound, judge_point, proved_minimum, value_scale
 
 if TYPE_CHECKING:
     from .model import NormalizedUFM
@@ -28,7 +28,7 @@ __all__ = ["certify_normalized"]
 def certify_normalized(problem: "NormalizedUFM", point: Point, tolerance: float) -> Certificate:
     """Duality gap, weighted spectral ratio and escape direction at ``point``."""
     state = problem.linearize(point)
-    alpha, beta = _multipliers(problem, state)
+    alpha, beta = state.alpha.squeeze(1), state.beta.squeeze(1)
     negative = bool((alpha < 0).all() and (beta < 0).all())
     ratio = top_singular_pair(_weighted(state.logit_gradient, -alpha, -beta))[0] if negative else None
     lower, source = -math.inf, "none"
@@ -44,16 +44,10 @@ def certify_normalized(problem: "NormalizedUFM", point: Point, tolerance: float)
         gradient_scale=problem.temperature * float(state.logit_gradient.norm()) * math.sqrt(problem.num_samples),
         curvature_scale=problem.temperature * float(state.logit_gradient.norm()),
         spectral_ratio=ratio,
-        directions=_directions(problem, point, state),
+        directions=_escape_directions(problem, point, state),
         doubt=_doubt(problem),
     )
     return judge_point(problem, point, state, evidence, tolerance)
-
-
-def _multipliers(problem: "NormalizedUFM", state: LogitLinearization) -> tuple[Tensor, Tensor]:
-    """alpha_k = <w_k, (G'H)_k> and beta_i = <h_i, (G W)_i>."""
-    both = state.multipliers / problem.temperature
-    return both[: problem.num_classes], both[problem.num_classes :]
 
 
 def _weighted(slope: Tensor, class_weights: Tensor, sample_weights: Tensor) -> Tensor:
@@ -95,18 +89,15 @@ def _rigorous_closed_form(problem: "NormalizedUFM") -> float | None:
 
 
 def _doubt(problem: "NormalizedUFM") -> str:
-    if not problem.loss.has_conjugate:
-        return f"no conjugate of {problem.loss.spec} is stated, so there is no lower bound"
-    if not problem.loss.is_convex:
-        return f"{problem.loss.spec} {unless_convex(problem.loss)}, so its dual bound may stay below the minimum"
-    if problem.dim < problem.num_classes - 1:
+    doubt = doubt_of_bound(problem.loss)
+    if not doubt and problem.dim < problem.num_classes - 1:
         return "dim < num_classes - 1 leaves no room for a simplex, which the convex bound does not see"
-    return ""
+    return doubt
 
 
-def _directions(problem: "NormalizedUFM", point: Point, state: LogitLinearization) -> Iterator[Point]:
+def _escape_directions(problem: "NormalizedUFM", point: Point, state: LogitLinearization) -> Iterator[Point]:
     """Escape directions of normalized, Proposition 2, in their repaired form."""
-    slope, (alpha, beta) = state.logit_gradient, _multipliers(problem, state)
+    slope, alpha, beta = state.logit_gradient, state.alpha.squeeze(1), state.beta.squeeze(1)
     scale = float(slope.norm())
     zero_W, zero_H = torch.zeros_like(point.classifier), torch.zeros_like(point.H)
     null = _null_vector(point.classifier)

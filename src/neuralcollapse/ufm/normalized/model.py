@@ -20,7 +20,17 @@ __all__ = ["NormalizedUFM"]
 class NormalizedUFM(LogitProblem, SphereProblem):
     """min g(tau H W') over unit rows of W and H, g the mean loss (normalized, eq. (4); no bias).
 
-    ``per_class`` may be a list of K counts.
+    Args:
+        loss: a loss, its string form such as "ls:alpha=0.1", or a function of (logits, labels).
+        num_classes: K >= 2.
+        per_class: samples a class n: one number, or a list, array or tensor of K counts.
+        dim: feature dimension d.
+        temperature: tau > 0, which multiplies the cosines.
+
+    >>> model = NormalizedUFM("ce", num_classes=2, per_class=1, dim=1)
+    >>> round(model.optimum().value, 12)  # log(1 + e^-2): logits 1 and -1
+    0.126928011043
+
     """
 
     kind: ClassVar[str] = "normalized"

@@ -1,7 +1,7 @@
 """Closed forms for the normalised model, balanced classes.
 
 Unit rows bound the mean margin: z_true - mean z_other <= K tau/(K-1), with equality iff the classifiers sum to zero and
-features equal them; equal margins then make them a simplex ETF. A contrastive loss that still falls there has neural
+features equal them; equal margins then make them a simplex ETF. A loss of margins that still falls there has neural
 collapse as its minimiser. One whose minimum is at a smaller margin a (label smoothing above the critical temperature)
 reaches it with features that spread: then the minimum does not depend on tau.
 """
@@ -15,10 +15,9 @@ from torch import Tensor
 
 from ... import frames
 from ..._support.roots import root
-from ...frames import orthogonal_simplices
+from ...frames.simplex import fourier_modes
 from ...losses import CrossEntropy, LogitLoss, SquaredError, logit_loss
-from ..point import Point
-from ..results import Optimum
+from ..results import Optimum, mean_margin, one_feature_a_class
 
 if TYPE_CHECKING:
     from .model import NormalizedUFM
@@ -27,7 +26,18 @@ __all__ = ["critical_temperature", "normalized_optimum"]
 
 
 def critical_temperature(loss: LogitLoss | str, num_classes: int) -> float:
-    """tau* below which collapse is the minimiser: (K-1)/K times the minimiser of ell (infinite if ell only falls)."""
+    """tau* up to which collapse is the minimiser: (K-1)/K times the minimiser of ell (infinite if ell only falls).
+
+    For label smoothing (K-1)/K log(K/alpha - K + 1) (normalized, E.4, made exact).
+
+    >>> critical_temperature("ce", 4), round(critical_temperature("ls:alpha=0.5", 2), 12)  # log(3)/2
+    (inf, 0.549306144334)
+
+    Args:
+        loss: one of margins.
+        num_classes: K >= 2.
+
+    """
     loss = logit_loss(loss)
     if not loss.depends_on_margins:
         raise ValueError(f"the critical temperature is defined for losses of margins, not for {loss.spec}")
@@ -46,19 +56,19 @@ def normalized_optimum(problem: "NormalizedUFM") -> Optimum:
         raise NotImplementedError("the closed form is known for balanced classes only (per_class is a list of counts)")
     loss, count = problem.loss, problem.num_classes
     if isinstance(loss, SquaredError):
-        return _squared_error(problem, loss)
+        return _squared_error_optimum(problem, loss)
     if not loss.depends_on_margins:
         raise NotImplementedError(f"no closed form is known for the loss {loss.spec}")
     if problem.dim < count - 1:
-        return _code(problem, loss)
+        return _code_optimum(problem, loss)
     critical = critical_temperature(loss, count)
     if problem.temperature > critical:
-        return _spread(problem, loss, critical)
-    return _collapsed(problem, loss)
+        return _spread_optimum(problem, loss, critical)
+    return _collapsed_optimum(problem, loss)
 
 
-def _collapsed(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
-    """F = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
+def _collapsed_optimum(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
+    """f* = ell(K tau/(K-1)); cross-entropy: log(1 + (K-1) exp(-K tau/(K-1))) (normalized, Theorem 1)."""
     count = problem.num_classes
     margin = count * problem.temperature / (count - 1)
     true = 1 / (1 + (count - 1) * math.exp(-margin))
@@ -72,7 +82,7 @@ def _collapsed(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     )
 
 
-def _code(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
+def _code_optimum(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     """More classes than a simplex has room for: the best codes known (numerical; not proved).
 
     K = 2d: the cross-polytope, log(1 + e^(-2 tau) + (2d-2) e^(-tau)) for cross-entropy. d = 2: the regular polygon.
@@ -87,15 +97,14 @@ def _code(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
     if dim == 2 and count > 4:
         regime, rows = "polygon", frames.softmax_code(count, 2)
     elif count == 2 * dim:
-        regime, rows = "cross-polytope", orthogonal_simplices([2] * dim)
+        regime, rows = "cross-polytope", frames.orthogonal_simplices([2] * dim)
     else:
         sizes = min(partitions(count, count - dim), key=lambda sizes: simplices_value(sizes, problem.temperature))
-        regime, rows = "orthogonal simplices " + "+".join(str(size) for size in sizes), orthogonal_simplices(sizes)
+        regime, rows = "orthogonal simplices " + "+".join(map(str, sizes)), frames.orthogonal_simplices(sizes)
         note = "the best orthogonal simplices; lower points are known for some sizes and temperatures"
     logits = problem.temperature * rows @ rows.T
     value = float(loss(logits, torch.arange(count)))
-    gap = float((logits.diagonal() - (logits.sum(1) - logits.diagonal()) / (count - 1)).mean())
-    return _unit_optimum(problem, value, regime, gap, lambda: rows, proved=False, note=note)
+    return _unit_optimum(problem, value, regime, mean_margin(logits), lambda: rows, proved=False, note=note)
 
 
 def partitions(count: int, parts: int, largest: int | None = None) -> Iterator[list[int]]:
@@ -120,8 +129,8 @@ def simplices_value(sizes: list[int], temperature: float) -> float:
     return math.fsum(terms)
 
 
-def _spread(problem: "NormalizedUFM", loss: LogitLoss, critical: float) -> Optimum:
-    """Tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
+def _spread_optimum(problem: "NormalizedUFM", loss: LogitLoss, critical: float) -> Optimum:
+    """tau > tau*: logits with margin K tau*/(K-1) are reached by more than one set of unit rows."""
     count, dim = problem.num_classes, problem.dim
     margin = critical * count / (count - 1)
     value = float(loss.margin_value(margin, count))
@@ -178,25 +187,13 @@ def _equal_height_simplex(count: int, cosine: float) -> Tensor:
 
     flat = count / (count - 1)
     weight = flat if excess(flat) >= 0 else root(excess, 1e-12, flat)
-    modes = _all_fourier_modes(count)
+    modes = fourier_modes(count, count - 1)
     spectrum = torch.full((count - 1,), (count - 2 * weight) / others, dtype=torch.float64)
     spectrum[:2] = weight
     return modes * spectrum.sqrt()
 
 
-def _all_fourier_modes(count: int) -> Tensor:
-    """K-1 orthonormal columns perpendicular to 1, in cosine and sine pairs of rising frequency."""
-    angle = 2 * math.pi / count * torch.arange(count, dtype=torch.float64)
-    columns = []
-    for mode in range(1, count // 2 + 1):
-        columns.append(torch.cos(mode * angle))
-        if 2 * mode != count:
-            columns.append(torch.sin(mode * angle))
-    modes = torch.stack(columns, dim=1)
-    return modes / modes.norm(dim=0)
-
-
-def _squared_error(problem: "NormalizedUFM", loss: SquaredError) -> Optimum:
+def _squared_error_optimum(problem: "NormalizedUFM", loss: SquaredError) -> Optimum:
     """z_y = tau <h, w_y> <= tau, so f >= alpha/2 (M - tau)_+^2, attained with wrong logits 0 whenever d >= K."""
     count, dim = problem.num_classes, problem.dim
     if dim < count:
@@ -251,17 +248,9 @@ def _unit_optimum(
 ) -> Optimum:
     """``classifier`` builds the rows of W, ``features`` the class's feature from them (the same rows if None)."""
 
-    def arrays() -> tuple[Tensor, Tensor]:
+    def arrays() -> tuple[Tensor, Tensor, None]:
         rows = classifier()
-        return rows, rows if features is None else features(rows)
-
-    def build_point() -> Point:
-        rows, means = arrays()
-        return Point(rows, means[problem.labels])
-
-    def build_grams() -> tuple[Tensor, Tensor]:
-        rows, means = arrays()
-        return rows @ rows.T, means @ means.T
+        return rows, rows if features is None else features(rows), None
 
     return Optimum(
         value=value,
@@ -271,6 +260,5 @@ def _unit_optimum(
         feature_norm=1.0,
         proved=proved,
         note=note,
-        build_point=build_point,
-        build_grams=build_grams,
+        **one_feature_a_class(arrays, lambda: problem.labels),
     )

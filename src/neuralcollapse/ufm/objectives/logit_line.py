@@ -22,7 +22,7 @@ NOTHING = torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
-class _Trial:
+class LineTrial:
     """The last value found on a line; with logits and loss where the problem is one part."""
 
     step: float
@@ -50,7 +50,7 @@ class LogitLine(Line):
         self._along = objective.along(state, direction, self._unit)
         state.leave(logits_too=False)
         self._first, self._second = objective.empty_logits(), objective.empty_logits()
-        self._trial: _Trial | None = None
+        self._trial: LineTrial | None = None
         self._expand(x)
 
     @property
@@ -90,7 +90,7 @@ class LogitLine(Line):
         """The value at t = ``step``, without a product."""
         return self._try(step).value
 
-    def _try(self, step: float) -> _Trial:
+    def _try(self, step: float) -> LineTrial:
         if self._trial is not None and self._trial.step == step:
             return self._trial
         objective, t = self._objective, step / self._unit
@@ -101,7 +101,7 @@ class LogitLine(Line):
             loss = PartLoss(objective, part, logits)
             value += loss.value
         kept = (logits, loss) if objective.whole else (None, None)
-        self._trial = _Trial(step, value, *kept)
+        self._trial = LineTrial(step, value, *kept)
         return self._trial
 
     def at(self, step: float) -> LogitState:

@@ -158,7 +158,7 @@ class LogitObjective(Objective):
     # The objective ------------------------------------------------------------------------------------------------
 
     def logits_at(self, x: Float[Tensor, " D"]) -> Float[Tensor, "N K"]:
-        """Tau H W' + 1 b'."""
+        """tau H W' + 1 b'."""
         W, H, bias = self.blocks(x)
         products = torch.mm(H, W.T) if self.whole else torch.mm(H, W.T, out=self.empty_logits())
         return self.finish_logits_(products, bias)

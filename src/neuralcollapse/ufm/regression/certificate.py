@@ -33,13 +33,13 @@ def certify_regression(problem: "RegressionUFM", point: Point, tolerance: float)
         gradient_scale=(float(slope.norm()) + max(problem.weight_decay, problem.feature_decay)) * size,
         curvature_scale=norm + problem.mu,
         spectral_ratio=norm / problem.mu,
-        directions=_directions(problem, point, left, right),
+        directions=_escape_directions(problem, point, left, right),
         doubt="" if problem.dim >= problem.num_classes else "dim < the number of outputs restricts the rank",
     )
     return judge_point(problem, point, state, evidence, tolerance)
 
 
-def _directions(problem: "RegressionUFM", point: Point, left: Tensor, right: Tensor) -> Iterator[Point]:
+def _escape_directions(problem: "RegressionUFM", point: Point, left: Tensor, right: Tensor) -> Iterator[Point]:
     """A new pair along the weakest direction a of W and H: a null vector (Case I) or the least used (Case II)."""
     gram = point.classifier.T @ point.classifier + point.H.T @ point.H
     weakest = torch.linalg.eigh(gram)[1][:, 0]

@@ -97,13 +97,7 @@ class RegressionUFM(Problem):
 
     def random_point(self, seed: int | Generator) -> Point:
         """Gaussian entries of variance 1/d."""
-        generator = self._generator(seed)
-
-        def gaussian(*shape: int) -> Tensor:
-            return torch.randn(*shape, dtype=torch.float64, generator=generator) / math.sqrt(self.dim)
-
-        weight, features = gaussian(self.num_classes, self.dim), gaussian(self.num_samples, self.dim)
-        return Point(weight, features, gaussian(self.num_classes) if self.has_bias else None)
+        return self._gaussian_point(seed)
 
     @cached_property
     def _pairs(self) -> SingularPairs:

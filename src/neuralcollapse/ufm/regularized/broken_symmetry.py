@@ -1,4 +1,4 @@
-"""Contrastive losses that are not convex, with a bias, near the first-order transition.
+"""Losses of margins that are not convex, with a bias, near the first-order transition.
 
 There the symmetric solution need not be global (losses, Theorem 1, does not hold for the focal loss): it can pay to
 learn only m of the K classes and to shift the bias between learned and unlearned ones. The family searched here has
@@ -7,6 +7,7 @@ unlearned classes (mean zero, which is best for any bias decay and arbitrary for
 """
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,27 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["broken_symmetry_optimum"]
 
+Numbers = np.ndarray | float
+
 BROKEN = "broken symmetry"
 NOT_PROVED = "not proved to be global: the loss is not convex here and there is a bias"
 
 
 def broken_symmetry_optimum(problem: "RegularizedUFM", loss: LogitLoss, symmetric: Optimum) -> Optimum:
     """The lower of the symmetric solution and the best of the partly collapsed family; never marked as proved."""
-    candidates = [_best_of_family(problem, loss, m) for m in _promising(problem, loss)]
+    candidates = [_best_of_family(problem, loss, m) for m in _promising_counts(problem, loss)]
     value, learned, margin, shift = min(candidates, default=(math.inf, 0, 0.0, 0.0))
     if value >= symmetric.value - 1e-12:
-        return Optimum(
-            value=symmetric.value,
-            regime=symmetric.regime,
-            logit_scale=symmetric.logit_scale,
-            weight_norm=symmetric.weight_norm,
-            feature_norm=symmetric.feature_norm,
-            bias=symmetric.bias,
-            proved=False,
-            note=NOT_PROVED,
-            build_point=symmetric.build_point,
-            build_grams=symmetric.build_grams,
-        )
+        return replace(symmetric, proved=False, note=NOT_PROVED)
     ratio = math.sqrt(problem.counts[0] * problem.feature_decay / problem.weight_decay)
     mean_square = margin * (learned - 1) / problem.num_classes
 
@@ -77,7 +69,13 @@ def broken_symmetry_optimum(problem: "RegularizedUFM", loss: LogitLoss, symmetri
     )
 
 
-def _objective(problem: "RegularizedUFM", loss: LogitLoss, learned, margin, shift) -> Curve:
+def _objective(
+    problem: "RegularizedUFM",
+    loss: LogitLoss,
+    learned: Numbers,
+    margin: Numbers,
+    shift: Numbers,
+) -> Curve:
     """The full objective in the family, for arrays of m, a and delta."""
     count = problem.num_classes
     first = np.logaddexp(np.log(learned - 1.0) - margin, np.log(count - learned) - margin * (1 - 1 / learned) - shift)
@@ -91,7 +89,7 @@ def _objective(problem: "RegularizedUFM", loss: LogitLoss, learned, margin, shif
     return mean / count + problem.s * (learned - 1) * margin + decay
 
 
-def _promising(problem: "RegularizedUFM", loss: LogitLoss) -> list[int]:
+def _promising_counts(problem: "RegularizedUFM", loss: LogitLoss) -> list[int]:
     """The numbers of learned classes whose best grid value is lowest: the local search starts from these.
 
     m classes at a simplex need m - 1 dimensions, so fewer than K - 1 leave room for some of the family.

@@ -2,7 +2,7 @@
 
 In the logits the model is min_{Z, b} g(Z + 1b') + mu |Z|_* + lb/2 |b|^2, mu = sqrt(lW lH) (rank Z <= d). For any L with
 spectral norm at most mu, -g*(L) - |L'1|^2/(2 lb) is a lower bound: L'1 = 0 is needed for lb = 0, and the last term is
-absent without a bias. It is absent too for balanced contrastive losses, where by symmetrisation b = 0 is optimal.
+absent without a bias. It is absent too for balanced losses of margins, where by symmetrisation b = 0 is optimal.
 """
 
 import math
@@ -16,7 +16,7 @@ from ...losses import SquaredError
 from ..duality import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
 from ..point import Point
 from ..results import Certificate
-from ..verdict import PointEvidence, judge_point, proved_minimum, unless_convex, value_scale
+from ..verdict import PointEvidence, doubt_of_bound, judge_point, proved_minimum, value_scale
 from .nonnegative import certify_nonnegative
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def certify_regularized(problem: "RegularizedUFM", point: Point, tolerance: floa
         gradient_scale=scale,
         curvature_scale=norm + problem.mu,
         spectral_ratio=norm / problem.mu if problem.mu > 0 else None,
-        directions=_directions(problem, point, norm, left, right),
+        directions=_escape_directions(problem, point, norm, left, right),
         doubt=_doubt(problem),
     )
     return judge_point(problem, point, state, evidence, tolerance)
@@ -96,19 +96,19 @@ def _rigorous_closed_form(problem: "RegularizedUFM") -> float | None:
 
 
 def _doubt(problem: "RegularizedUFM") -> str:
-    if not problem.loss.has_conjugate:
-        return f"no conjugate of {problem.loss.spec} is stated, so there is no lower bound"
-    if not problem.loss.is_convex:
-        return f"{problem.loss.spec} {unless_convex(problem.loss)}, so its dual bound may stay below the minimum"
-    if problem.dim < problem.num_classes:
+    doubt = doubt_of_bound(problem.loss)
+    if not doubt and problem.dim < problem.num_classes:
         return "dim < num_classes restricts the rank, which the convex bound does not see"
-    return ""
+    return doubt
 
 
-def _directions(problem: "RegularizedUFM", point: Point, norm: float, left: Tensor, right: Tensor) -> Iterator[Point]:
-    """geometric, eq. (39): with G's top singular vectors and a unit a in the null space of W and H,
+def _escape_directions(
+    problem: "RegularizedUFM", point: Point, norm: float, left: Tensor, right: Tensor
+) -> Iterator[Point]:
+    """dW = (lH/lW)^(1/4) u a', dH = -(lW/lH)^(1/4) v a': curvature -2 (|G| - mu) before scaling to unit length.
 
-    dW = (lH/lW)^(1/4) u a', dH = -(lW/lH)^(1/4) v a': curvature -2 (|G| - mu) before scaling to unit length.
+    u and v are G's top singular vectors (of its columns and its rows), a is a unit vector in the null space of W and H
+    (geometric, eq. (39)).
     """
     if problem.mu == 0 or norm <= problem.mu:
         return

@@ -18,7 +18,7 @@ from torch import Tensor
 from ... import frames
 from ..._support.machine import check_room
 from ..point import Point
-from ..results import Optimum
+from ..results import Optimum, one_feature_a_class
 
 if TYPE_CHECKING:
     from .model import RegularizedUFM
@@ -113,17 +113,9 @@ def from_class_logits(
     margin, nuclear, samples = sizes
     ratio = math.sqrt(problem.feature_decay / problem.weight_decay)
 
-    def build() -> tuple[Tensor, Tensor, Tensor | None]:
+    def arrays() -> tuple[Tensor, Tensor, Tensor | None]:
         array, shift = logits()
-        return *factored(problem, array), shift
-
-    def build_point() -> Point:
-        weight, means, shift = build()
-        return Point(weight, means[problem.labels], shift if problem.has_bias else None)
-
-    def build_grams() -> tuple[Tensor, Tensor]:
-        weight, means, _ = build()
-        return weight @ weight.T, means @ means.T
+        return *factored(problem, array), shift if problem.has_bias else None
 
     return Optimum(
         value=value,
@@ -134,6 +126,5 @@ def from_class_logits(
         bias=bias,
         proved=proved,
         note=note,
-        build_point=build_point,
-        build_grams=build_grams,
+        **one_feature_a_class(arrays, lambda: problem.labels),
     )

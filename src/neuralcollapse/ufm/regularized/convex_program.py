@@ -10,14 +10,15 @@ Z = g W' with the nuclear norm, and its dual bound closes.
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Generator, Tensor
 
+from ..._support.files import JsonObject
 from ..point import Point
 from ..problem import Problem, ProblemLinearization
-from ..results import GLOBAL_MINIMUM, UNDECIDED, Certificate, Optimum
+from ..results import GLOBAL_MINIMUM, UNDECIDED, Certificate, Optimum, mean_margin
 from ..solvers.loop import solve
 from .class_logits import from_class_logits
 
@@ -91,7 +92,7 @@ class ClassMeansUFM(Problem):
         verdict = found.verdict if found.verdict == GLOBAL_MINIMUM else UNDECIDED
         return replace(found, verdict=verdict, escape=None, curvature=None)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """Those of the model."""
         return self.model.parameters()
 
@@ -164,7 +165,7 @@ def _solved(program: ClassMeansUFM) -> tuple[Point, Certificate]:
 
 def convex_program_optimum(problem: "RegularizedUFM") -> Optimum:
     """The certified minimum; NotImplementedError where the rank that d allows is too small for it."""
-    classes, loss = problem.num_classes, problem.loss
+    loss = problem.loss
     if not (loss.is_convex and loss.has_conjugate):
         raise NotImplementedError(
             f"no closed form is known for {loss.spec} and these counts, and no convex program: "
@@ -185,14 +186,12 @@ def convex_program_optimum(problem: "RegularizedUFM") -> Optimum:
         )
     proved = certificate.gap <= CLOSED * abs(certificate.value)
     note = f"solved as a convex program, one feature a class; certified to {max(certificate.gap, 0.0):.1e}"
-    own = logits.diagonal()
-    margin = float((own - (logits.sum(1) - own) / (classes - 1)).mean())
     return from_class_logits(
         problem,
         certificate.value,
         PROGRAM if rank else "zero",
         lambda: (logits, lifted.b),
-        (margin, float(singular.sum()), problem.num_samples),
+        (mean_margin(logits), float(singular.sum()), problem.num_samples),
         note=note,
         proved=proved,
     )

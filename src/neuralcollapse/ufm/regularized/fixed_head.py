@@ -17,8 +17,7 @@ from ..._support.checks import integer, positive_scale
 from ..._support.model_fields import LARGEST
 from ..._support.roots import root
 from ...losses import LogitLoss, LossLike, SquaredError, logit_loss
-from ..point import Point
-from ..results import Optimum
+from ..results import Optimum, one_feature_a_class
 
 __all__ = ["fixed_head_optimum"]
 
@@ -72,25 +71,17 @@ def fixed_head_optimum(
     norm, kind = positive_scale("row_norm", row_norm), logit_loss(loss)
     pull = sum(sizes) * positive_scale("feature_decay", feature_decay)
     if isinstance(kind, SquaredError):
-        scale, value = _squared_error(kind, classes, pull, norm)
+        scale, value = _best_scale(kind, classes, pull, norm)
         margin = scale * norm**2 * classes / (classes - 1)
     elif kind.depends_on_margins:
-        margin, value = _margin(kind, classes, pull * ((classes - 1) / (classes * norm)) ** 2)
+        margin, value = _best_margin(kind, classes, pull * ((classes - 1) / (classes * norm)) ** 2)
         scale = margin * (classes - 1) / (classes * norm**2)
     else:
         raise NotImplementedError(f"no closed form is known for a fixed head and the loss {kind.spec}")
 
-    def arrays() -> tuple[Tensor, Tensor]:
+    def arrays() -> tuple[Tensor, Tensor, None]:
         rows = norm * frames.simplex_etf(classes, dim)
-        return rows, scale * rows
-
-    def build_point() -> Point:
-        rows, means = arrays()
-        return Point(rows, means.repeat_interleave(torch.tensor(sizes), dim=0))
-
-    def build_grams() -> tuple[Tensor, Tensor]:
-        rows, means = arrays()
-        return rows @ rows.T, means @ means.T
+        return rows, scale * rows, None
 
     return Optimum(
         value=value,
@@ -100,12 +91,11 @@ def fixed_head_optimum(
         feature_norm=scale * norm,
         proved=kind.is_convex,
         note="" if kind.is_convex else "the lowest of the minima found on a grid of margins",
-        build_point=build_point,
-        build_grams=build_grams,
+        **one_feature_a_class(arrays, lambda: torch.arange(classes).repeat_interleave(torch.tensor(sizes))),
     )
 
 
-def _squared_error(loss: SquaredError, classes: int, pull: float, norm: float) -> tuple[float, float]:
+def _best_scale(loss: SquaredError, classes: int, pull: float, norm: float) -> tuple[float, float]:
     """(c, value) at h = c w_y: z_y = c w^2, z_j = -c w^2/(K-1)."""
     scale = loss.alpha * loss.target / (norm**2 * (loss.alpha + 1 / (classes - 1)) + pull)
     own = scale * norm**2
@@ -113,7 +103,7 @@ def _squared_error(loss: SquaredError, classes: int, pull: float, norm: float) -
     return scale, value
 
 
-def _margin(loss: LogitLoss, classes: int, pull: float) -> tuple[float, float]:
+def _best_margin(loss: LogitLoss, classes: int, pull: float) -> tuple[float, float]:
     """The global minimiser a >= 0 of ell(a) + pull a^2/2 and the value there."""
 
     def objective(a: float) -> float:

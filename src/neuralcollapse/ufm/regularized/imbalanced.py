@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...losses import CrossEntropy, LogitAdjusted, LogitLoss, SmoothedCrossEntropy, SquaredError
-from ..results import Optimum
+from ..results import Optimum, mean_margin
 from .class_logits import from_class_logits
 from .two_groups import GroupSolution, solve_two_groups
 
@@ -87,10 +87,12 @@ def _squared_free_bias(problem: "RegularizedUFM", loss: SquaredError) -> Optimum
     logits = (left * shrunk) @ right / roots
     rank, full = int((shrunk > 0).sum()), len(counts) - 1
     regime = ZERO if rank == 0 else ALL_LEARNED if rank == full else LOW_RANK if rank == problem.dim else MINORITY
-    own = logits.diagonal()
-    margin = float((own - (logits.sum(1) - own) / full).mean())
     return from_class_logits(
-        problem, value, regime, lambda: (logits, target * counts / total), (margin, float(shrunk.sum()), total)
+        problem,
+        value,
+        regime,
+        lambda: (logits, target * counts / total),
+        (mean_margin(logits), float(shrunk.sum()), total),
     )
 
 
@@ -138,7 +140,10 @@ def _group_logits(problem: "RegularizedUFM", found: GroupSolution, large: int) -
 
 
 def count_threshold(problem: "RegularizedUFM") -> float | tuple[float, ...]:
-    """N^2 lW lH/(omega_k (1-eps))^2 for cross-entropy (the gap law), N^2 lW lH/(alpha M)^2 for the squared error."""
+    """N^2 lW lH/(omega_k (1-eps))^2 for cross-entropy (the gap law), N^2 lW lH/(alpha M)^2 for the squared error.
+
+    With non-negative features that of cross-entropy is K/(K-1) times as large.
+    """
     strength = _strength(problem, problem.loss)
     base = problem.num_samples * problem.mu
     if isinstance(strength, tuple):
@@ -147,13 +152,21 @@ def count_threshold(problem: "RegularizedUFM") -> float | tuple[float, ...]:
 
 
 def _strength(problem: "RegularizedUFM", loss: LogitLoss) -> float | tuple[float, ...]:
-    """The pull of a sample on its class at zero logits, beyond what the decays must not exceed."""
+    """The pull of a sample on its class at zero logits, beyond what the decays must not exceed.
+
+    Non-negative features do not learn the difference of two classes but each class alone, along e_k - 1/K, and only
+    where all probabilities are 1/K before: a bias that differs from class to class or a prior changes that.
+    """
     if isinstance(loss, LogitAdjusted):
-        return _strength(problem, loss.loss) if isinstance(loss.loss, SmoothedCrossEntropy) else _unknown(loss)
-    if isinstance(loss, CrossEntropy) and loss.class_weights is not None:
-        return tuple(float(weight) for weight in loss.class_weights)
+        inner = loss.loss if isinstance(loss.loss, SmoothedCrossEntropy) and not problem.nonnegative else None
+        return _unknown(loss) if inner is None else _strength(problem, inner)
     if isinstance(loss, SmoothedCrossEntropy):
+        weights = loss.class_weights if isinstance(loss, CrossEntropy) else None
+        if problem.nonnegative and problem.has_bias and not (problem.balanced and weights is None):
+            return _unknown(loss)
         share = math.sqrt((problem.num_classes - 1) / problem.num_classes) if problem.nonnegative else 1.0
+        if weights is not None:
+            return tuple(share * float(weight) for weight in weights)
         return share * (1 - loss.smoothing)
     if isinstance(loss, SquaredError) and not problem.has_bias:
         return loss.alpha * loss.target

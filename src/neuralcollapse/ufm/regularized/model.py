@@ -1,10 +1,10 @@
 """The regularised unconstrained feature model: weight decay on classifier, features and bias."""
 
 import math
+from dataclasses import replace
 from typing import ClassVar, Literal
 
-import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from ..._support.model_fields import fields_of
 from ...losses import LossLike, logit_loss
@@ -26,13 +26,21 @@ __all__ = ["RegularizedUFM"]
 class RegularizedUFM(LogitProblem):
     """min g(H W' + 1 b') + lW/2 |W|^2 + lH/2 |H|^2 + lb/2 |b|^2, g the mean loss (geometric (3), mse (3), losses (7)).
 
-    ``bias_decay=None`` means no bias, ``0.0`` a free one. ``per_class`` may be a list, array or tensor of K counts.
-    ``features="nonnegative"`` restricts the entries of H, as after a ReLU.
+    Args:
+        loss: a loss, its string form such as "focal:gamma=3", or a function of (logits, labels).
+        num_classes: K >= 2.
+        per_class: samples a class n: one number, or a list, array or tensor of K counts.
+        dim: feature dimension d.
+        weight_decay: lW >= 0.
+        feature_decay: lH >= 0; a minimum is attained where both are positive.
+        bias_decay: lb; None for no bias, 0.0 for a free one.
+        features: "nonnegative" restricts the entries of H, as after a ReLU.
 
     >>> from neuralcollapse import losses
     >>> model = RegularizedUFM(losses.CrossEntropy(), 10, per_class=100, dim=20, weight_decay=5e-4, feature_decay=5e-4)
     >>> model.optimum().regime
     'neural collapse'
+
     """
 
     kind: ClassVar[str] = "regularized"
@@ -95,16 +103,8 @@ class RegularizedUFM(LogitProblem):
 
     def random_point(self, seed: int | Generator) -> Point:
         """Gaussian entries of variance 1/d; their sizes where features must not be negative."""
-        generator = self._generator(seed)
-
-        def gaussian(*shape: int) -> Tensor:
-            return torch.randn(*shape, dtype=torch.float64, generator=generator) / math.sqrt(self.dim)
-
-        classifier = gaussian(self.num_classes, self.dim)
-        features = gaussian(self.num_samples, self.dim)
-        if self.nonnegative:
-            features = features.abs()
-        return Point(classifier, features, gaussian(self.num_classes) if self.has_bias else None)
+        point = self._gaussian_point(seed)
+        return replace(point, H=point.H.abs()) if self.nonnegative else point
 
     def check(self, point: Point) -> Point:
         """``point`` if its blocks have this model's shapes, are float64 and finite (and H is not negative)."""
@@ -133,11 +133,18 @@ class RegularizedUFM(LogitProblem):
 
         Classes of equal count n are told apart from one another at the optimum if and only if n is above N^2 lW lH
         (divided by (1 - eps)^2 for label smoothing, by omega_k^2 for class weights: then one number a class), whatever
-        the other classes are, with any bias. For the squared error without a bias it holds for every class alone.
+        the other classes are, with any bias. For the squared error without a bias every class is by itself, and the
+        threshold is N^2 lW lH/(alpha M)^2; so it is with non-negative features for cross-entropy without a bias, where
+        the threshold is K/(K-1) times as large.
 
         >>> model = RegularizedUFM("ce", 4, [50, 50, 5, 5], 6, weight_decay=0.01, feature_decay=0.05)
         >>> round(model.count_threshold(), 9)
         6.05
+
+        Raises:
+            NotImplementedError: where none is known: other losses, the squared error with a bias, and non-negative
+                features with a bias (but for balanced classes) or an adjusted loss.
+
         """
         return count_threshold(self)
 

@@ -23,7 +23,7 @@ from ...losses import CrossEntropy
 from ..objectives.pointwise import PointwiseObjective
 from ..point import Point
 from ..problem import ProblemLinearization
-from ..results import GLOBAL_MINIMUM, NOT_CRITICAL, UNDECIDED, Certificate, Optimum
+from ..results import GLOBAL_MINIMUM, NOT_CRITICAL, UNDECIDED, Certificate, Optimum, one_feature_a_class
 from ..verdict import CRITICAL
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def nonnegative_optimum(problem: "RegularizedUFM") -> Optimum:
         for margin, count in zip(margins, problem.counts, strict=True)
     ]
 
-    def arrays() -> tuple[Tensor, Tensor]:
+    def arrays() -> tuple[Tensor, Tensor, None]:
         means = torch.zeros(classes, problem.dim, dtype=torch.float64)
         weight = torch.zeros(classes, problem.dim, dtype=torch.float64)
         for k, (size, margin) in enumerate(zip(sizes, margins, strict=True)):
@@ -82,15 +82,7 @@ def nonnegative_optimum(problem: "RegularizedUFM") -> Optimum:
                 means[k, k] = size
                 weight[:, k] = -margin / (classes * size)
                 weight[k, k] += margin / size
-        return weight, means
-
-    def build_point() -> Point:
-        weight, means = arrays()
-        return Point(weight, means[problem.labels])
-
-    def build_grams() -> tuple[Tensor, Tensor]:
-        weight, means = arrays()
-        return weight @ weight.T, means @ means.T
+        return weight, means, None
 
     squares = [(m / s) ** 2 * (classes - 1) / classes if m > 0 else 0.0 for m, s in zip(margins, sizes, strict=True)]
     spread = math.fsum(n * s**2 for n, s in zip(problem.counts, sizes, strict=True)) / problem.num_samples
@@ -101,8 +93,7 @@ def nonnegative_optimum(problem: "RegularizedUFM") -> Optimum:
         weight_norm=math.sqrt(math.fsum(squares) / classes),
         feature_norm=math.sqrt(spread),
         note="" if learned == classes else f"{learned} of {classes} classes are learned",
-        build_point=build_point,
-        build_grams=build_grams,
+        **one_feature_a_class(arrays, lambda: problem.labels),
     )
 
 

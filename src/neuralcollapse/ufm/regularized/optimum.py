@@ -50,10 +50,10 @@ def closed_regularized(problem: "RegularizedUFM") -> Optimum:
         return _from_squared_error(problem, solve_squared_error(problem.loss, problem))
     if not problem.loss.depends_on_margins:
         raise NoClosedFormError(f"no closed form is known for the loss {problem.loss.spec}", program=True)
-    return _contrastive_optimum(problem, problem.loss)
+    return _margin_optimum(problem, problem.loss)
 
 
-def _contrastive_optimum(problem: "RegularizedUFM", loss: LogitLoss) -> Optimum:
+def _margin_optimum(problem: "RegularizedUFM", loss: LogitLoss) -> Optimum:
     """min_a ell(a) + (K-1) s a; W W' = sqrt(n lH/lW) a P (losses, Theorem 1, corrected constant)."""
     count = problem.num_classes
     slope = (count - 1) * problem.s

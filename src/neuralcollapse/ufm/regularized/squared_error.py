@@ -36,7 +36,7 @@ def solve_squared_error(loss: SquaredError, problem: "RegularizedUFM") -> Square
     decay = math.inf if problem.bias_decay is None else problem.bias_decay
     if s >= _zero_threshold(loss, count, decay):
         bias = 0.0 if decay == math.inf else alpha * target / (alpha + count - 1 + count * decay)
-        return _solution(loss, problem, "zero", ClassFrame(count, dim, 0.0), bias)
+        return _solution_of(loss, problem, "zero", ClassFrame(count, dim, 0.0), bias)
 
     wide = dim >= count
     reach = target - count * s / alpha
@@ -45,10 +45,10 @@ def solve_squared_error(loss: SquaredError, problem: "RegularizedUFM") -> Square
         bias = 0.0 if decay == math.inf else s / decay
         pull = 0.0 if decay == math.inf else count * s / decay
         regime = "orthogonal frame" if decay == math.inf else "neural collapse with a common direction"
-        return _solution(loss, problem, regime, ClassFrame(count, dim, reach, reach - pull), bias)
+        return _solution_of(loss, problem, regime, ClassFrame(count, dim, reach, reach - pull), bias)
 
     if alpha == 1 and dim < (count if decay == math.inf else count - 1):
-        return _low_rank(loss, problem, decay)
+        return _low_rank_solution(loss, problem, decay)
     if dim < count - 1:
         raise NotImplementedError(
             f"no closed form is known for {loss.spec} with dim = {dim} < num_classes - 1 = {count - 1} "
@@ -68,7 +68,7 @@ def solve_squared_error(loss: SquaredError, problem: "RegularizedUFM") -> Square
     proved = not full or alpha == 1
     if not proved:
         note = "the lowest value known at dim = num_classes - 1 with alpha > 1; spurious local minima exist there"
-    return _solution(loss, problem, "neural collapse", ClassFrame(count, dim, x), bias, proved, note)
+    return _solution_of(loss, problem, "neural collapse", ClassFrame(count, dim, x), bias, proved, note)
 
 
 def _etf_scale_without_bias(loss: SquaredError, count: int, s: float) -> float:
@@ -84,8 +84,8 @@ def _zero_threshold(loss: SquaredError, count: int, decay: float) -> float:
     return loss.alpha * loss.target * (1 + decay) / (loss.alpha + count - 1 + count * decay)
 
 
-def _low_rank(loss: SquaredError, problem: "RegularizedUFM", decay: float) -> SquaredErrorSolution:
-    """Alpha = 1 and too few dimensions: x = M - K s on any rank-d projector (perpendicular to 1 with a bias)."""
+def _low_rank_solution(loss: SquaredError, problem: "RegularizedUFM", decay: float) -> SquaredErrorSolution:
+    """alpha = 1 and too few dimensions: x = M - K s on any rank-d projector (perpendicular to 1 with a bias)."""
     count, dim, target = problem.num_classes, problem.dim, loss.target
     anywhere = decay == math.inf
     s = problem.s / target
@@ -102,7 +102,7 @@ def _low_rank(loss: SquaredError, problem: "RegularizedUFM", decay: float) -> Sq
     return SquaredErrorSolution(target**2 * value, "low rank", frame, bias, note=note)
 
 
-def _solution(
+def _solution_of(
     loss: SquaredError,
     problem: "RegularizedUFM",
     regime: str,

@@ -12,6 +12,7 @@ from ..._support.checks import describe
 from ..._support.registry import unknown_name
 from ..objectives.base import Objective, State
 from ..point import Point
+from ..results import HistoryColumn, HistoryRow
 from .collapse import MEASURES, PointCollapse
 from .method import Method
 
@@ -57,10 +58,8 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A measure by name: how it is computed, and what it costs in products of order N K d and in small
-    operations.
-    """
+class PricedColumn:
+    """How a measure is computed, and what it costs: products of order N K d, small operations, decompositions."""
 
     measure: Callable[[Snapshot], float | None]
     products: float = 0.0
@@ -68,23 +67,23 @@ class Column:
     decompositions: int = 0
 
 
-COLUMNS: dict[str, Column] = {
-    "value": Column(lambda shot: shot.state.value, calls=0),
-    "gradient_norm": Column(lambda shot: shot.state.gradient_norm, calls=1),
-    "gap": Column(lambda shot: None if shot.minimum is None else shot.state.value - shot.minimum, calls=0),
-    "certified_gap": Column(Snapshot.certified_gap, products=12, calls=300, decompositions=2),
-    "accuracy": Column(Snapshot.accuracy, products=0.1, calls=4),
+COLUMNS: dict[str, PricedColumn] = {
+    "value": PricedColumn(lambda shot: shot.state.value, calls=0),
+    "gradient_norm": PricedColumn(lambda shot: shot.state.gradient_norm, calls=1),
+    "gap": PricedColumn(lambda shot: None if shot.minimum is None else shot.state.value - shot.minimum, calls=0),
+    "certified_gap": PricedColumn(Snapshot.certified_gap, products=12, calls=300, decompositions=2),
+    "accuracy": PricedColumn(Snapshot.accuracy, products=0.1, calls=4),
 }
 PRICES = {"nc1": {"products": 1.5, "calls": 30, "decompositions": 1}, "nc2": {"calls": 10}, "nc3": {"calls": 20}}
 PROJECTED = {"products": 1.0, "calls": 60, "decompositions": 2}
 
 
-def _measure(name: str) -> Column:
+def _collapse_column(name: str) -> PricedColumn:
     price = PRICES.get(name, PROJECTED if name.endswith("_projected") else {"products": 1.0, "calls": 30})
-    return Column(lambda shot: shot.collapse_measure(name), **price)  # pyright: ignore[reportArgumentType]
+    return PricedColumn(lambda shot: shot.collapse_measure(name), **price)  # pyright: ignore[reportArgumentType]
 
 
-COLUMNS |= {name: _measure(name) for name in MEASURES}
+COLUMNS |= {name: _collapse_column(name) for name in MEASURES}
 
 
 USUAL = ("value", "nc1", "accuracy")
@@ -128,7 +127,7 @@ class HistoryRecorder:
         self._record = [name for name in record if name != POINTS]
         self.points: list[Point] | None = [] if POINTS in record else None
         self.every = every
-        self.columns: dict[str, list[float | int | None]] = {n: [] for n in ("iteration", "seconds", *self._record)}
+        self.columns: dict[str, HistoryColumn] = {n: [] for n in ("iteration", "seconds", *self._record)}
         self._start = time.perf_counter()
 
     @property
@@ -136,13 +135,13 @@ class HistoryRecorder:
         """Seconds since the start."""
         return time.perf_counter() - self._start
 
-    def add(self, iteration: int, state: State, last: bool = False) -> dict[str, float | int | None] | None:
+    def add(self, iteration: int, state: State, last: bool = False) -> HistoryRow | None:
         """Record ``state`` if it is due (the first and the last always are); the new row."""
         seen = self.columns["iteration"]
         if (iteration % self.every and not last) or (seen and seen[-1] == iteration):
             return None
         shot = Snapshot(self._objective, state, self._minimum)
-        row: dict[str, float | int | None] = {"iteration": iteration, "seconds": self.seconds}
+        row: HistoryRow = {"iteration": iteration, "seconds": self.seconds}
         row.update({name: COLUMNS[name].measure(shot) for name in self._record})
         for name, entry in row.items():
             self.columns[name].append(entry)

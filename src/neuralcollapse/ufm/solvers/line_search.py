@@ -22,12 +22,10 @@ class Decrease:
 
 
 def search(line: Line, value: float, slope: float, guess: float, noise: float) -> Decrease | None:
-    """A nearly exact minimiser along ``line``, where ``slope`` < 0 is the derivative at 0; None if there is
-    no decrease.
+    """A nearly exact minimiser along ``line``, where ``slope`` < 0 is the derivative at 0; None without a decrease.
 
-    With positive curvature the first trial is Newton's step, with negative curvature ``guess``, lengthened
-    for as long as the value falls. A trial that misses the parabola's prediction by a lot is refined once by
-    interpolation.
+    With positive curvature the first trial is Newton's step, with negative curvature ``guess``, lengthened for as long
+    as the value falls. A trial that misses the parabola's prediction by a lot is refined once by interpolation.
     """
     curvature = line.curvature()
     if curvature <= 0:
@@ -93,8 +91,9 @@ def step_below(
 
 
 def shrink(excess: float, promised: float) -> float:
-    """The factor to the minimum of the parabola with slope ``promised`` at 0 and value ``excess`` at 1, in
-    [0.1, 0.5].
+    """-promised / (2 (excess - promised)) in [0.1, 0.5]: the minimum of the parabola with that slope at 0, value at 1.
+
+    Half where the parabola has none.
     """
     above_tangent = excess - promised
     return min(max(-promised / (2 * above_tangent), 0.1), 0.5) if above_tangent > 0 else 0.5

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -13,13 +13,11 @@ from ..._support.machine import keep_freed_blocks, torch_threads
 from ..objectives.base import Objective, State
 from ..point import Point
 from ..problem import Problem
-from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, Optimum, Outcome, Trace
+from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, HistoryRow, Optimum, Outcome, Trace
 from .history import USUAL, HistoryRecorder, check_record, sparing_interval
 from .method import Method, methods_registry
 
-__all__ = ["Iterate", "SolveOptions", "methods", "perturb", "solve"]
-
-Row = dict[str, float | int | None]
+__all__ = ["Iterate", "SolveKeywords", "SolveOptions", "methods", "perturb", "solve"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +68,21 @@ class SolveOptions:
         object.__setattr__(self, "perturbation", real("perturbation", self.perturbation, minimum=0))
 
 
+class SolveKeywords(TypedDict, total=False):
+    """The fields of :class:`SolveOptions` as keywords, for what hands them on."""
+
+    tol: float
+    max_iter: int
+    record: Sequence[str]
+    gap: float | None
+    max_seconds: float | None
+    every: int | None
+    perturbation: float
+
+
 def solve(
     problem: Problem,
-    method: Any = "lbfgs",
+    method: str | Method = "lbfgs",
     start: Point | None = None,
     seed: int = 0,
     tol: float = 1e-8,
@@ -83,29 +93,41 @@ def solve(
     max_seconds: float | None = None,
     every: int | None = None,
     perturbation: float = 0.0,
-    on_record: Callable[[Row], None] | None = None,
+    on_record: Callable[[HistoryRow], None] | None = None,
     on_iteration: Callable[[Iterate], None] | None = None,
 ) -> Trace:
     """Minimise ``problem`` from ``start`` (a random point drawn from ``seed`` if None).
 
-    ``method`` is a name of :func:`methods`, perhaps with parameters ("lbfgs:memory=5"), or a method object.
-    The solve stops at a gradient norm of ``tol``; at ``gap`` above a proved lower bound on the minimum (the
-    closed form, else the certificate's, checked ever more rarely), if given; after ``max_iter`` iterations;
-    after ``max_seconds``.
+    The solve ends at a gradient norm of ``tol``, at ``gap`` above a proved lower bound on the minimum, after
+    ``max_iter`` iterations or after ``max_seconds``; where rounding allows no further decrease; or at a strict saddle
+    that the method does not leave. It works on one thread.
 
-    ``record`` names what the history holds: value, gradient_norm, gap (to the closed form), certified_gap,
-    accuracy, and the measures of :data:`neuralcollapse.metrics.METRICS` that means, spread and classifier give
-    (nc1, nc2, nc3, ...; None where a report has a reason); at every ``every``-th iteration (None: as often as
-    costs a few percent). ``perturbation`` moves the start by a seeded Gaussian step of that norm: from a
-    critical point it shows whether a method gets away. With "points" among the records (or ``record="points"``, the
-    usual columns and the points) the trace keeps the point of each row. ``on_record`` is called with each new row,
-    ``on_iteration`` with an :class:`Iterate`, a copy of the point included, before the first and after each
-    iteration. Works on one thread.
+    Args:
+        problem: what to minimise.
+        method: a name of :func:`methods`, perhaps with parameters ("lbfgs:memory=5"), or a method object.
+        start: where to begin.
+        seed: decides the random start, and the perturbation.
+        tol: the gradient norm to stop at.
+        max_iter: iterations at most.
+        record: what the history holds: value, gradient_norm, gap (to the closed form), certified_gap, accuracy, and the
+            measures of :data:`neuralcollapse.metrics.METRICS` that means, spread and classifier give (nc1, nc2, nc3,
+            ...; None where a report has a reason). With "points" among them (or ``record="points"``, the usual columns
+            and the points) the trace keeps the point of each row.
+        gap: the distance to a proved lower bound to stop at: the closed form, else the certificate's, which is asked
+            ever more rarely.
+        max_seconds: seconds at most.
+        every: record every so many iterations; None for as often as costs a few percent.
+        perturbation: the norm of a seeded Gaussian step that moves the start: from a critical point it shows whether a
+            method gets away.
+        on_record: called with each new row.
+        on_iteration: called with an :class:`Iterate`, a copy of the point included, before the first and after each
+            iteration.
 
     >>> from neuralcollapse.ufm import NormalizedUFM, solve
     >>> trace = solve(NormalizedUFM("ce", num_classes=4, per_class=3, dim=8), method="trust-region")
     >>> trace.outcome, trace.regime
     ('converged', 'neural collapse')
+
     """
     way = resolve_method(problem, method)
     options = SolveOptions(tol, max_iter, record, gap, max_seconds, every, perturbation)
@@ -116,7 +138,7 @@ def solve(
     if options.perturbation:
         begin = perturb(problem, begin, options.perturbation, seed)
     used = start is None or options.perturbation > 0
-    run = _Run(problem, way, options, on_record, on_iteration)
+    run = SolveLoop(problem, way, options, on_record, on_iteration)
     # Inference mode makes small operations a fifth cheaper, but its tensors may not leave it: points are copied after.
     keep_freed_blocks()
     with torch_threads(1), torch.inference_mode():
@@ -125,7 +147,7 @@ def solve(
     return replace(trace, point=way.restore(problem, trace.point), points=points)
 
 
-def resolve_method(problem: Problem, method: Any) -> Method:
+def resolve_method(problem: Problem, method: str | Method) -> Method:
     """``method`` as an object that works on ``problem``."""
     known = methods(problem)
     way = method if isinstance(method, Method) else methods_registry.create(method)
@@ -148,7 +170,7 @@ def perturb(problem: Problem, point: Point, size: float, seed: int) -> Point:
     return problem.retract(point, direction * (size / length))
 
 
-class _Run:
+class SolveLoop:
     """One solve: the loop, and the words for how it ended. The trace has the recast problem's point."""
 
     def __init__(
@@ -156,7 +178,7 @@ class _Run:
         problem: Problem,
         method: Method,
         options: SolveOptions,
-        on_record: Callable[[Row], None] | None,
+        on_record: Callable[[HistoryRow], None] | None,
         on_iteration: Callable[[Iterate], None] | None,
     ):
         self.problem, self.method, self.options = problem, method, options
@@ -216,7 +238,7 @@ class _Run:
                 if verdict is None:
                     return "converged", f"the gradient norm is {norm:.1e}", state, iteration
                 if verdict.verdict == STRICT_SADDLE and self.method.leaves_saddles:
-                    away = _leave(objective, state, verdict)
+                    away = _leave_saddle(objective, state, verdict)
                     if away is not None:
                         state, iteration, unchecked_until = away, iteration + 1, iteration + 1
                         path = self.method.iterate(objective, state)
@@ -270,9 +292,7 @@ class _Run:
         return state.value - self.lower <= gap
 
     def _second_order_check(self, objective: Objective, state: State) -> Certificate | None:
-        """The certificate of a point that has a small gradient but is known not to be, or may not be, a
-        minimum.
-        """
+        """The certificate of a point with a small gradient that is no minimum; None where it may be one."""
         regime, _ = reached(self.optimum, state.value)
         if regime is not None or (self.optimum is None and not self.method.leaves_saddles):
             return None
@@ -298,7 +318,7 @@ def reached(optimum: Optimum | None, value: float) -> tuple[str | None, str]:
     return None, f"the value is {above:.3g} above that of the closed form, regime {optimum.regime!r}"
 
 
-def _leave(objective: Objective, state: State, certificate: Certificate) -> State | None:
+def _leave_saddle(objective: Objective, state: State, certificate: Certificate) -> State | None:
     """The lowest of states at steps of many lengths along both senses of the escape direction."""
     assert certificate.escape is not None
     direction = objective.flatten(certificate.escape)

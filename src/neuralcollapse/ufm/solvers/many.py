@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from ..._support.checks import MOST_TRIALS, describe, integer
 from ..._support.files import json_text, locked, write_json
@@ -18,8 +18,8 @@ from ..point import Point
 from ..problem import Problem
 from ..regularized import RegularizedUFM
 from ..results import Trace
-from .batched import fits, obstacle, solve_batch
-from .loop import SolveOptions, perturb, resolve_method, solve
+from .batched import batch_pays, obstacle, solve_batch
+from .loop import SolveKeywords, SolveOptions, perturb, resolve_method, solve
 from .method import Method
 
 __all__ = ["solve_many", "trial_folder"]
@@ -31,7 +31,7 @@ ATTEMPTS = 3
 def solve_many(
     problem: Problem,
     seeds: Iterable[int] = range(20),
-    method: Any = "lbfgs",
+    method: str | Method = "lbfgs",
     *,
     start: Point | None = None,
     workers: int | None = None,
@@ -40,23 +40,36 @@ def solve_many(
     on_trial: Callable[[Trace], None] | None = None,
     message: Callable[[str], None] | None = None,
     batched: bool | None = None,
-    **options: Any,
+    **options: Unpack[SolveKeywords],
 ) -> list[Trace]:
-    """One :func:`solve` a seed, in the order of ``seeds``, over ``workers`` processes of one thread (None:
-    all cores).
+    """One :func:`solve` a seed, in the order of ``seeds``; the results do not depend on the number of workers.
 
-    The results do not depend on the number of workers. With ``out`` each trial is saved in a folder of its
-    own as soon as it is done, and ``resume`` keeps the trials that are already there: an interrupted or
-    killed run goes on where it was; trials that are damaged are run again, and ``message`` is told. A worker that is
-    killed costs its trials a second try. ``start`` and ``perturbation`` give perturbed starts, one a seed.
-    ``options`` are those of :func:`solve`; ``on_trial`` is called with each trace as it comes.
+    A worker that is killed costs its trials a second try.
 
-    ``batched``: whether all trials are taken as one tensor in this process, which pays the overhead of small operations
-    once for many small solves. None (the default): where it can be done and is likely to be quicker, if neither ``out``
-    nor ``workers`` asks for trials apart; ``message`` is told where it cannot. True: always, with a ValueError where it
-    cannot be done; False: never. A batch follows gradient descent, conjugate gradients and L-BFGS on the models with
-    logits, each trial with step lengths, a history and an end of its own, by the rules of a single solve: values agree
-    to rounding. A trial that ends at a strict saddle is solved once more by itself.
+    Args:
+        problem: what to minimise.
+        seeds: different whole numbers, one a trial.
+        method: as in :func:`solve`.
+        start: where all trials begin, with ``perturbation=`` each a step away from it; None for a random start each.
+        workers: processes of one thread; None for one a core.
+        out: a folder in which each trial is saved, in one of its own, as soon as it is done.
+        resume: keep the trials that are already in ``out``: an interrupted or killed run goes on where it was. Trials
+            that are damaged are run again, and ``message`` is told.
+        on_trial: called with each trace as it comes.
+        message: called with a line on what happened besides.
+        batched: whether all trials are taken as one tensor in this process, which pays the overhead of small operations
+            once for many small solves. None: where it can be done and is likely to be quicker, if neither ``out`` nor
+            ``workers`` asks for trials apart; ``message`` is told where it cannot. True: always, with a ValueError
+            where it cannot be done; False: never. A batch follows gradient descent, conjugate gradients and L-BFGS on
+            the models with logits, each trial with step lengths, a history and an end of its own, by the rules of a
+            single solve: values agree to rounding. A trial that ends at a strict saddle is solved once more by itself.
+        **options: those of :func:`solve` that say when to stop and what to record.
+
+    >>> from neuralcollapse.ufm import RegularizedUFM
+    >>> model = RegularizedUFM("ce", 3, 2, 4, weight_decay=0.01, feature_decay=0.01)
+    >>> [trace.regime for trace in solve_many(model, range(2), workers=1)]
+    ['neural collapse', 'neural collapse']
+
     """
     numbers = _checked_seeds(seeds)
     way = resolve_method(problem, method)
@@ -69,15 +82,15 @@ def solve_many(
     done: dict[int, Trace] = {}
     with nullcontext() if folder is None else locked(folder):
         if folder is not None:
-            done = _prepare(folder, problem, way, numbers, options, resume, tell)
+            done = _earlier_trials(folder, problem, way, numbers, options, resume, tell)
         for trace in done.values():
             if on_trial is not None:
                 on_trial(trace)
         waiting = [seed for seed in numbers if seed not in done]
         wanted = False if batched is None and (folder is not None or workers is not None) else batched
-        if waiting and _together(problem, way, chosen, wanted, len(waiting), tell):
+        if waiting and _as_one_batch(problem, way, chosen, wanted, len(waiting), tell):
             assert isinstance(problem, RegularizedUFM | NormalizedUFM)
-            for seed, trace in _batch(problem, way, waiting, start, chosen):
+            for seed, trace in _solve_together(problem, way, waiting, start, chosen):
                 if trace is None:
                     continue
                 if folder is not None:
@@ -86,14 +99,14 @@ def solve_many(
                 if on_trial is not None:
                     on_trial(trace)
         jobs = [(problem.to_json(), way, seed, start, options, folder) for seed in numbers if seed not in done]
-        for seed, trace in _run(jobs, count):
+        for seed, trace in _run_jobs(jobs, count):
             done[seed] = trace
             if on_trial is not None:
                 on_trial(trace)
     return [done[seed] for seed in numbers]
 
 
-def _together(
+def _as_one_batch(
     problem: Problem,
     method: Method,
     options: SolveOptions,
@@ -109,10 +122,10 @@ def _together(
         raise ValueError(f"batched=True: {why}")
     if batched is None and why is not None and trials > 1:
         tell(f"one solve a trial: {why}")
-    return why is None and (batched is True or fits(problem, trials))
+    return why is None and (batched is True or batch_pays(problem, trials))
 
 
-def _batch(
+def _solve_together(
     problem: RegularizedUFM | NormalizedUFM,
     method: Method,
     seeds: list[int],
@@ -132,10 +145,10 @@ def trial_folder(out: Path, seed: int) -> Path:
     return out / f"trial-{seed:04d}"
 
 
-Job = tuple[str, Method, int, Point | None, dict[str, Any], Path | None]
+TrialJob = tuple[str, Method, int, Point | None, SolveKeywords, Path | None]
 
 
-def _trial(job: Job) -> tuple[int, Trace]:
+def _run_job(job: TrialJob) -> tuple[int, Trace]:
     text, method, seed, start, options, folder = job
     trace = solve(Problem.from_json(text), method, start, seed, **options)
     if folder is not None:
@@ -143,9 +156,9 @@ def _trial(job: Job) -> tuple[int, Trace]:
     return seed, trace
 
 
-def _run(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
+def _run_jobs(jobs: list[TrialJob], workers: int) -> Iterator[tuple[int, Trace]]:
     if workers <= 1 or len(jobs) <= 1:
-        yield from map(_trial, jobs)
+        yield from map(_run_job, jobs)
         return
     left = {job[2]: job for job in jobs}
     for attempt in range(1, ATTEMPTS + 1):
@@ -162,9 +175,9 @@ def _run(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
                 ) from None
 
 
-def _run_in_pool(jobs: list[Job], workers: int) -> Iterator[tuple[int, Trace]]:
+def _run_in_pool(jobs: list[TrialJob], workers: int) -> Iterator[tuple[int, Trace]]:
     with worker_pool(workers) as pool:
-        waiting = {pool.submit(_trial, job) for job in jobs}
+        waiting = {pool.submit(_run_job, job) for job in jobs}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -183,21 +196,20 @@ def _checked_seeds(seeds: Iterable[int]) -> list[int]:
     return numbers
 
 
-def _prepare(
+def _earlier_trials(
     folder: Path,
     problem: Problem,
     method: Method,
     seeds: list[int],
-    options: dict[str, Any],
+    options: SolveKeywords,
     resume: bool,
     message: Callable[[str], None],
 ) -> dict[int, Trace]:
     """The trials that ``folder`` holds already; ValueError where it holds those of another run."""
-    plan = {
-        "problem": json.loads(problem.to_json()),
-        "method": repr(method),
-        "options": {name: list(value) if name == "record" else value for name, value in sorted(options.items())},
-    }
+    asked = dict(sorted(options.items()))
+    if "record" in options:
+        asked["record"] = list(options["record"])
+    plan = {"problem": json.loads(problem.to_json()), "method": repr(method), "options": asked}
     path = folder / "plan.json"
     if path.is_file():
         if not resume:

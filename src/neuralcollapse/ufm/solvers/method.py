@@ -26,16 +26,11 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     leaves_saddles: ClassVar[bool] = False
-    """Whether a critical point found is certified, and left along the certificate's direction if it is a
-    saddle.
-    """
+    """Whether a critical point found is certified, and left along the certificate's direction if it is a saddle."""
     reliable: ClassVar[bool] = True
-    """Whether its defaults reach a minimum to rounding on any problem; one with a rate to choose does not promise it.
-    """
+    """Whether its defaults reach a minimum to rounding on any problem; one with a rate to choose promises nothing."""
     products: ClassVar[int] = 4
-    """Products of order N K d that an iteration costs, roughly: it sets how often costly measures are
-    recorded.
-    """
+    """Products of order N K d that an iteration costs, roughly: it sets how often costly measures are recorded."""
 
     @classmethod
     def supports(cls, problem: Problem) -> bool:

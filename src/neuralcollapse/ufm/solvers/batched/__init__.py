@@ -4,6 +4,6 @@ Small problems spend most of a solve on the overhead of small operations, which 
 trial keeps a step length, a history and an end of its own; its numbers depend on its own start alone.
 """
 
-from .solve import fits, obstacle, solve_batch
+from .solve import batch_pays, obstacle, solve_batch
 
-__all__ = ["fits", "obstacle", "solve_batch"]
+__all__ = ["batch_pays", "obstacle", "solve_batch"]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...normalized import NormalizedUFM
 from ...regularized import RegularizedUFM
+from ...results import HistoryColumn
 from ..history import COLUMNS, Snapshot
 from .model import Points
 
@@ -15,8 +16,6 @@ __all__ = ["Columns"]
 
 CLEAR = 1e-6
 """Singular values of the class means above this share of the largest are no rounding: all trials at once will do."""
-
-Column = list[float | int | None]
 
 
 class Columns:
@@ -31,12 +30,12 @@ class Columns:
         self._basis = np.linalg.qr(counts[:, None], mode="complete").Q[:, 1:]
         self.need_points = bool(set(record) - {"value", "gradient_norm", "gap"})
 
-    def at(self, points: Points | None, values: list[float], norms: list[float]) -> dict[str, Column]:
+    def at(self, points: Points | None, values: list[float], norms: list[float]) -> dict[str, HistoryColumn]:
         """One entry a point in each column; ``values`` and ``norms`` (of the gradient) are known.
 
         ``points`` may be None where the columns do not need them.
         """
-        found: dict[str, Column] = {}
+        found: dict[str, HistoryColumn] = {}
         for name in self._record:
             if name == "value":
                 found[name] = list(values)
@@ -58,14 +57,14 @@ class Columns:
         state = self._objective.state(self._objective.flatten(points[trial]))
         return COLUMNS[name].measure(Snapshot(self._objective, state, self._minimum))
 
-    def _accuracies(self, points: Points) -> Column:
+    def _accuracies(self, points: Points) -> HistoryColumn:
         logits = np.matmul(points.H.numpy(), points.W.mT.numpy())
         if points.b is not None:
             logits += points.b[:, None].numpy()
         hits = (logits.argmax(2) == self._problem.labels.numpy()).sum(1)
         return [count / self._problem.num_samples for count in hits.tolist()]
 
-    def _nc1(self, points: Points) -> Column:
+    def _nc1(self, points: Points) -> HistoryColumn:
         """The mean of |M^+ r|^2 over the samples' residuals r, M (d, K) the centred class means of clear rank.
 
         The columns of M add up to nothing when they are weighted by the counts: with an orthonormal basis Q of all that

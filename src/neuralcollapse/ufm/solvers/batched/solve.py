@@ -14,19 +14,19 @@ from ...normalized import NormalizedUFM
 from ...point import Point
 from ...problem import Problem
 from ...regularized import RegularizedUFM
-from ...results import NOT_CRITICAL, STRICT_SADDLE, Outcome, Trace
+from ...results import NOT_CRITICAL, STRICT_SADDLE, HistoryColumn, Outcome, Trace
 from ..history import POINTS, sparing_interval
 from ..loop import PATIENCE, SolveOptions, known_optimum, reached
 from ..method import Method
 from ..methods.conjugate_gradient import ConjugateGradient
 from ..methods.gradient_descent import GradientDescent
 from ..methods.lbfgs import LBFGS
-from .columns import Column, Columns
+from .columns import Columns
 from .lbfgs import BatchLBFGS
 from .model import BatchModel, BatchState, Numbers, Survivors, Vectors, places
 from .steps import BatchConjugateGradient, BatchGradientDescent, BatchMethod
 
-__all__ = ["fits", "obstacle", "solve_batch"]
+__all__ = ["batch_pays", "obstacle", "solve_batch"]
 
 ENTRIES = 2_000_000
 """Numbers that trials hold together (16 MB): more would not stay near the processor, and are solved in turn."""
@@ -54,7 +54,7 @@ def obstacle(problem: Problem, method: Method, options: SolveOptions) -> str | N
     return None
 
 
-def fits(problem: Problem, trials: int) -> bool:
+def batch_pays(problem: Problem, trials: int) -> bool:
     """Whether a batch of so many trials is likely to gain: many enough, and small."""
     return trials >= LEAST and LEAST * VECTORS * _entries(problem) <= ENTRIES
 
@@ -71,7 +71,7 @@ def solve_batch(
     edges = [len(starts) * part // parts for part in range(parts + 1)]
     traces: list[Trace | None] = []
     keep_freed_blocks()
-    run = _Run(problem, method, options)
+    run = TrialBatch(problem, method, options)
     for begin, end in pairwise(edges):
         with torch.inference_mode(), np.errstate(all="ignore"):
             run.descend(starts[begin:end])
@@ -90,11 +90,11 @@ def _entries(problem: Problem) -> int:
 
 
 @dataclass
-class _Trial:
+class TrialRecord:
     """What became of one trial, and the rows recorded on the way."""
 
     x: Vectors
-    rows: dict[str, Column]
+    rows: dict[str, HistoryColumn]
     outcome: Outcome = "max_iter"
     iterations: int = 0
     value: float = math.nan
@@ -102,10 +102,10 @@ class _Trial:
     seconds: float = 0.0
 
 
-class _Run:
+class TrialBatch:
     """Trials that are solved together."""
 
-    trials: list[_Trial]
+    trials: list[TrialRecord]
     began: float
 
     def __init__(self, problem: RegularizedUFM | NormalizedUFM, method: Method, options: SolveOptions):
@@ -123,9 +123,9 @@ class _Run:
         """Step until every trial has ended."""
         x = self.model.gather(starts)
         names = ("iteration", "seconds", *self.options.record)
-        self.trials = [_Trial(x[:0], {name: [] for name in names}) for _ in starts]
+        self.trials = [TrialRecord(x[:0], {name: [] for name in names}) for _ in starts]
         self.began = time.perf_counter()
-        options, steps, front = self.options, self._steps(), _Front(len(starts))
+        options, steps, front = self.options, self._steps(), ActiveTrials(len(starts))
         state = self.model.at(x)
         for iteration in range(options.max_iter + 1):
             front.arrive(state, self.model.norms(state), steps.rounding(state))
@@ -161,7 +161,7 @@ class _Run:
             return BatchLBFGS(self.model, self.method.memory)
         return BatchConjugateGradient(self.model)
 
-    def _end(self, front: "_Front", which: Numbers, outcome: Outcome, iteration: int) -> None:
+    def _end(self, front: "ActiveTrials", which: Numbers, outcome: Outcome, iteration: int) -> None:
         """Keep what these trials came to."""
         seconds = time.perf_counter() - self.began
         for place in places(which).tolist():
@@ -169,7 +169,7 @@ class _Run:
             trial.x, trial.outcome, trial.iterations = state.x[place].copy(), outcome, iteration
             trial.value, trial.norm, trial.seconds = float(state.values[place]), float(front.norms[place]), seconds
 
-    def _record(self, front: "_Front", iteration: int) -> None:
+    def _record(self, front: "ActiveTrials", iteration: int) -> None:
         """A row for each trial that still goes on."""
         trials = [self.trials[k] for k in front.ids.tolist()]
         count, seconds = len(trials), time.perf_counter() - self.began
@@ -187,7 +187,7 @@ class _Run:
 
     def _add_rows(
         self,
-        trials: list[_Trial],
+        trials: list[TrialRecord],
         iterations: list[int],
         seconds: list[float],
         x: Vectors | None,
@@ -205,7 +205,7 @@ class _Run:
         points = self.model.points(np.stack([trial.x for trial in self.trials]))
         return [self._trace(*each) for each in zip(self.trials, points, seeds, strict=True)]
 
-    def _trace(self, trial: _Trial, point: Point, seed: int) -> Trace | None:
+    def _trace(self, trial: TrialRecord, point: Point, seed: int) -> Trace | None:
         regime, remark = reached(self.optimum, trial.value)
         elsewhere = regime is None and self.optimum is not None and trial.outcome == "converged"
         if elsewhere and self.problem.certify(point).verdict in (STRICT_SADDLE, NOT_CRITICAL):
@@ -229,7 +229,7 @@ class _Run:
         )
 
 
-class _Front:
+class ActiveTrials:
     """The trials that still go on: where they are, and what they have reached."""
 
     state: BatchState

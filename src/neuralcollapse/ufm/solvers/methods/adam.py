@@ -47,12 +47,12 @@ class Adam(Method):
             objective.project_(state.x, torch.div(mean, direction, out=direction))
             after = objective.step(state, direction, -rate * correction)
             del direction
-            rate = min(_change(objective, after, state) * rate, self.learning_rate)
+            rate = min(_rate_factor(objective, after, state) * rate, self.learning_rate)
             state = after
             yield state
 
 
-def _change(objective: Objective, state: State, before: State) -> float:
+def _rate_factor(objective: Objective, state: State, before: State) -> float:
     """The factor for the rate: by the value, or where rounding hides its change, by the gradient norm."""
     change = state.value - before.value
     if abs(change) > 4 * objective.rounding(state):

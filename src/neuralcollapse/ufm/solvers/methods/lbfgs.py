@@ -25,8 +25,7 @@ Pair = tuple[Tensor, Tensor, float]
 @methods_registry.add("lbfgs", "l-bfgs")
 @dataclass(frozen=True)
 class LBFGS(Method):
-    """d = -B grad, B built from the last ``memory`` pairs s = x' - x, y = grad' - grad (Liu and Nocedal
-    1989).
+    """d = -B grad, B built from the last ``memory`` pairs s = x' - x, y = grad' - grad (Liu and Nocedal 1989).
 
     B starts from the block metric. On spheres pairs are kept in the surrounding space and d is projected: it
     stays a descent direction, since the gradient is tangent. A whole step is tried first: one value and one

@@ -21,13 +21,12 @@ __all__ = ["Reduced"]
 @methods_registry.add("reduced")
 @dataclass(frozen=True)
 class Reduced(Method):
-    """f(W, H) = mean over groups i of f_1(W, H^i): H^i has the i-th sample of every class, f_1 is the model
-    with n = 1.
+    """f(W, H) = mean over groups i of f_1(W, H^i), f_1 the model with n = 1.
 
-    (In the regularised model f_1 has n times the feature decay.) So replacing all groups by the best one
-    never raises the objective, and what is left is the problem with n = 1, for trust regions. Its
-    gradient norm bounds that of the whole problem. The path is not one that any descent on the whole problem
-    would take.
+    H^i has the i-th sample of every class; in the regularised model f_1 has n times the feature decay. So replacing all
+    groups by the best one never raises the objective, and what is left is the problem with n = 1, for trust regions.
+    Its gradient norm bounds that of the whole problem. The path is not one that any descent on the whole problem would
+    take.
     """
 
     name: ClassVar[str] = "reduced"

@@ -18,8 +18,7 @@ __all__ = ["TrustRegion"]
 
 
 SINGLE_FROM = 5e5
-"""From this many multiplications a product on, the quadratic model is solved in single precision: a product
-costs half.
+"""From this many multiplications a product on, the quadratic model is solved in single precision, at half the price.
 
 Values, gradients and the test of a step stay in double precision, so the minimum found is as exact.
 """
@@ -27,9 +26,7 @@ Values, gradients and the test of a step stay in double precision, so the minimu
 
 @dataclass(frozen=True)
 class ModelStep:
-    """A step within the region, the decrease that the quadratic model promises, and whether it ends on the
-    border.
-    """
+    """A step within the region, the decrease that the quadratic model promises, and whether it ends on the border."""
 
     step: Float[Tensor, " D"]
     promised: float
@@ -40,8 +37,7 @@ class ModelStep:
 @methods_registry.add("trust-region", "tr")
 @dataclass(frozen=True)
 class TrustRegion(Method):
-    """min over |s| <= radius of <grad, s> + <s, Hessian s>/2, approximately; lengths are measured in the
-    block metric.
+    """min over |s| <= radius of <grad, s> + <s, Hessian s>/2, approximately; lengths are those of the block metric.
 
     Directions of negative curvature are followed to the border, and a critical point that the certificate
     finds to be a strict saddle is left along its escape direction. A step that fails is shortened along its
@@ -96,8 +92,7 @@ class TrustRegion(Method):
 def truncated_conjugate_gradient(
     objective: Objective, state: State, radius: float, precision: torch.dtype
 ) -> ModelStep:
-    """Preconditioned conjugate gradients, stopped at the border, at negative curvature or at a small
-    residual.
+    """Preconditioned conjugate gradients, stopped at the border, at negative curvature or at a small residual.
 
     The residual has to fall by min(1/4, cube root of its size): superlinear convergence without solving the
     model better than it is. The gradient is scaled to unit length first, so that single precision neither
