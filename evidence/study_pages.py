@@ -89,7 +89,7 @@ REMARKS = """\
   worst. In the paper it takes batches. The run shown does so too, on a quarter of the images at a time, with new
   seeds and the same limits; a pilot with seed 0 came before its plan. So what the paper says of margins holds for its
   L-BFGS, and not for one on the whole set.
-- `mse/feature-dim`: one of the three nets of the squared error with d = 9 lost a unit, which leaves four parts open. Nets
+- `mse/feature-dim`: one of three nets of the squared error with d = 9 lost a unit, which leaves four parts open. Nets
   whose few units do not die would decide more than further seeds of these.
 - `mse/fixed-etf` was run first with three seeds, which left one difference of test accuracies open; the run shown has
   eight seeds, all new, and the same limits. Its nets learn from 2,000 images of 16 x 16 and are right on a third of

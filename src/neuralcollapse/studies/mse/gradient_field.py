@@ -16,7 +16,7 @@ from ._slices import AREAS, LOSSES, NORM, SCALES, descent_field, grid
 CLASSES = {"smoke": (10, None), "desk": (10, 100, None), "paper": (10, 100, None)}
 """None: the limit of many classes."""
 POINTS = {"smoke": 60, "desk": 400, "paper": 400}
-ARROWS = 9
+ARROWS = 8
 NEAR = 1.2
 """Angles above this one are near the decision boundary."""
 ROUNDING = 1e-9
