@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from .._support.checks import one_line
 from .._support.files import atomic_write
 from ._sources import Arrays, Source
 
@@ -72,7 +73,7 @@ def cached(name: str, source: Source, root: Path) -> Tensors:
             raise
         return as_tensors(arrays, f"files (no cache: {error.strerror})")
     except SafetensorError as error:  # how a full disk shows while safetensors writes
-        return as_tensors(arrays, f"files (no cache: {' '.join(str(error).split())})")
+        return as_tensors(arrays, f"files (no cache: {one_line(error)})")
     return _open(path, fingerprint) or tensors
 
 
@@ -83,7 +84,7 @@ def verify_cache(path: Path) -> str | None:
             stated = json.loads((file.metadata() or {}).get("checksums", "{}"))
         tensors = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        return f"cannot be read: {' '.join(str(error).split())}"
+        return f"cannot be read: {one_line(error)}"
     for part in PARTS:
         if part not in tensors or stated.get(part) != _checksum(tensors[part]):
             return f"{part} does not match its checksum"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .._support.checks import one_line
 from .._support.files import write_bytes, write_json
 from ..data import sources
 from ._study import Study, studies
@@ -42,7 +43,7 @@ def collect_evidence(
             else:
                 said.append(f"{name}: left out, {reason}")
         except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-            said.append(f"{name}: left out, {path} cannot be used ({' '.join(str(error).split())})")
+            said.append(f"{name}: left out, {path} cannot be used ({one_line(error)})")
     if not copied:
         raise ValueError(f"{folder}: no finished study at profile {profile} to take as evidence")
     return said

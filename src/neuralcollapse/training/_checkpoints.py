@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from .._support.checks import one_line
 from .._support.files import digest, write_bytes, write_text
 
 __all__ = [
@@ -124,8 +125,7 @@ def latest(
             found = read_checkpoint(path)
             fault = usable(found)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            fault = f"is damaged ({reason})"
+            fault = f"is damaged ({one_line(error)})"
         else:
             if fault is None:
                 return found

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from .._support.checks import describe
+from .._support.checks import describe, one_line
 from .._support.files import unsealed
 from ..data import DataSet
 from ..models import Classifier, create
@@ -108,7 +108,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, RuntimeError, RecursionError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = one_line(error, 200)
         raise ValueError(f"{path}: cannot be used ({reason})") from error
 
 

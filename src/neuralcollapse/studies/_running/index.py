@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..._support.checks import one_line
 from ..._support.files import atomic_write
 from .._cells import KINDS, history_rows
 
@@ -132,7 +133,7 @@ def query(folder: str | os.PathLike[str], text: str = "") -> Answer:
         answer = database.sql(asked)
         return Answer(answer.columns, [str(kind) for kind in answer.types], answer.fetchall())
     except duckdb.Error as error:
-        raise ValueError(f"query: {' '.join(str(error).split())}") from None
+        raise ValueError(f"query: {one_line(error)}") from None
 
 
 def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any]]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..._support.checks import kind_and_line
 from ..._support.files import write_json
 from ...training.run import describe_environment
 from .._results import Planned, Result, Results
@@ -61,7 +62,7 @@ def conclude_study(
             parts, table, interactive = study.parts(results), study.table(results), study.interactive(results)
         except Exception as error:
             # One study's trouble with its results must not take those of the others with it.
-            failures["the study itself"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            failures["the study itself"] = kind_and_line(error)
     if failures:
         parts = study.parts(results, len(failures))
     folder = store.study(study.name)
@@ -81,7 +82,7 @@ def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figur
             return study.draw(results)
         except Exception as error:
             if not failures:
-                failures["the picture"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                failures["the picture"] = kind_and_line(error)
             return empty_picture(f"{study.id}: {len(failures)} cells failed")
 
 

@@ -26,6 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..._support.checks import one_line
 from ..network import digits_sample
 from ..theme import style_sheet
 from ._about import describe_page
@@ -331,7 +332,7 @@ async def _answer(request: Request, error: Exception) -> Response:
         return _error(404, str(error))
     if isinstance(error, InterruptedSolveError):
         return _error(503, "the server is ending")
-    return _error(400, " ".join(str(error).split())[:500])
+    return _error(400, one_line(error, 500))
 
 
 async def _internal(request: Request, error: Exception) -> Response:
