@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 import neuralcollapse as nc
 from neuralcollapse.cli import main
-from neuralcollapse.cli.measure import _bytes
+from neuralcollapse.cli.measure import _bytes_in_words
 
 
 def arrays():
@@ -205,7 +205,7 @@ def test_shards_intervals_and_a_summary_of_twelve_lines(tmp_path, capsys, monkey
     [("0", 0), ("500", 500), ("4GB", 4 * 10**9), ("1 GiB", 2**30), ("1.5e3M", 1_500_000_000), ("2kb", 2000)],
 )
 def test_the_memory_limit_has_units(text, size):
-    assert _bytes(text) == size
+    assert _bytes_in_words(text) == size
 
 
 def test_the_old_name_of_the_memory_limit_works_and_says_so(tmp_path, capsys):

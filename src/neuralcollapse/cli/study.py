@@ -52,7 +52,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
                     "question": one.question,
                     "claims": [claim.says for claim in one.claims if claim.kind == "paper"],
                     "costs": dict(one.costs),
-                    "verdict": verdicts.get(one.id),
+                    "verdict": str(verdicts[one.id]) if one.id in verdicts else None,
                 }
                 for one in every
             ]
@@ -64,7 +64,10 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
     else:
         write_tabs(
             ("study", "figures", "cost", "verdict", "question"),
-            [(one.id, figures_of(one), one.costs["desk"], verdicts.get(one.id, ""), one.question) for one in every],
+            [
+                (one.id, figures_of(one), one.costs["desk"], str(verdicts.get(one.id, "")), one.question)
+                for one in every
+            ],
         )
     say_next("neuralcollapse study show ID", "neuralcollapse study run ID --profile smoke|desk|paper")
 
@@ -169,7 +172,7 @@ def run(
     if fresh and resume:
         raise ValueError("--fresh and --resume exclude each other")
     size = layer.check_profile(profile)
-    chosen = _varied(_chosen(names, part, size), setting or [], seeds)
+    chosen = _varied_study(_chosen_studies(names, part, size), setting or [], seeds)
     if first_steps is not None:
         return _first_steps(chosen, size, first_steps, root)
     with StudiesBar() as display:
@@ -247,7 +250,7 @@ def evidence(
     say_next("make results")
 
 
-def _chosen(names: tuple[str, ...], part: str | None, profile: "Profile") -> "list[Study]":
+def _chosen_studies(names: tuple[str, ...], part: str | None, profile: "Profile") -> "list[Study]":
     from .. import studies as layer
 
     if not names and part is None:
@@ -265,7 +268,7 @@ def _chosen(names: tuple[str, ...], part: str | None, profile: "Profile") -> "li
     return kept
 
 
-def _varied(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "list[Study]":
+def _varied_study(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "list[Study]":
     from ..studies import parse_settings
 
     if not settings and seeds is None:

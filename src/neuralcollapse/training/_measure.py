@@ -37,14 +37,14 @@ def measure_split(plan: Plan, model: Classifier, split: Split, team: Team, devic
     before = model.training
     model.eval()
     try:
-        return _measure(plan, model, split, team, device)
+        return _measured_row(plan, model, split, team, device)
     except NonFiniteError as error:
         raise TrainingStopped(f"training diverged: {error}") from error
     finally:
         model.train(before)
 
 
-def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
+def _measured_row(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
     loss_of = losses.get(plan.loss)
     recorder = _recorder(plan, model, team)
     sums = torch.zeros(3, dtype=torch.float64)

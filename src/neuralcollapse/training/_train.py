@@ -89,7 +89,7 @@ def train(
         else:
             files.start(data)
         processes.wait()
-        _run(trainer, files, on_step, on_measure)
+        _train_to_the_end(trainer, files, on_step, on_measure)
         _finish(trainer, files, save_features)
         processes.wait()
     return Run(folder)
@@ -144,7 +144,7 @@ def _check_shares(plan: Plan, size: int, processes: Team) -> None:
         )
 
 
-def _run(
+def _train_to_the_end(
     trainer: Trainer,
     files: RunFolder,
     on_step: Callable[[Progress], None] | None,

@@ -55,7 +55,7 @@ def closed_form_loss(run: Run) -> float | None:
 
     None where no model matches, where no minimum is known in closed form, or where the run does not say its sizes.
     """
-    counts, dim = _sizes(run)
+    counts, dim = _sizes_of_run(run)
     if not counts or run.plan.imbalance is not None or run.plan.random_labels:
         return None
     # The optimal logits depend on n and the decay of H through their product only: one sample a class will do.
@@ -111,7 +111,7 @@ def compare_with_theory(
     }
 
 
-def _sizes(run: Run) -> tuple[list[int], int]:
+def _sizes_of_run(run: Run) -> tuple[list[int], int]:
     """Samples of each class and the feature dimension; no classes if the run does not say, or they differ in size."""
     folder: Path = run.folder
     try:

@@ -72,7 +72,7 @@ class Run:
         if not path.is_file():
             return []
         with _reading(path):
-            return list(_lines(path))
+            return list(_measurements(path))
 
     def curve(self, name: str, split: str = "train") -> tuple[list[int], list[float | None]]:
         """Epochs and values of one metric on one split."""
@@ -112,7 +112,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: cannot be used ({reason})") from error
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _measurements(path: Path) -> Iterator[dict[str, Any]]:
     lines = path.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
         try:

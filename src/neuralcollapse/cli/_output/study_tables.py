@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,30 +28,41 @@ def figures_of(study: "Study") -> str:
     return ", ".join(words + [figure for figure in study.figures if figure not in plain])
 
 
-def verdicts_in(folder: Path) -> dict[str, str]:
+@dataclass(frozen=True)
+class Judged:
+    """What a study came to, and at which profile."""
+
+    verdict: str
+    profile: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict} ({self.profile})"
+
+
+def verdicts_in(folder: Path) -> dict[str, Judged]:
     """What a folder of results says of each plain study, where it can be read."""
     import json
 
-    found: dict[str, str] = {}
+    found: dict[str, Judged] = {}
     for path in folder.glob("*/*/study.json"):
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
             if facts["profile"] != "smoke" and not facts.get("variation"):
-                found[facts["id"]] = f"{facts['verdict']} ({facts['profile']})"
+                found[facts["id"]] = Judged(str(facts["verdict"]), str(facts["profile"]))
         except (KeyError, OSError, TypeError, ValueError):
             continue
     return found
 
 
-def print_list(console: "Console", every: Sequence["Study"], verdicts: Mapping[str, str]) -> None:
+def print_list(console: "Console", every: Sequence["Study"], verdicts: Mapping[str, Judged]) -> None:
     """Two lines a study, whatever the width: its name with what fits beside it, and its question."""
     from rich.text import Text
 
     for one in every:
-        said = verdicts.get(one.id, "")
+        said = verdicts.get(one.id)
         head = Text(one.id, style="bold")
         for words, style in (
-            (said, MARKS.get(said.partition(" ")[0], "")),
+            (str(said or ""), MARKS.get(said.verdict, "") if said else ""),
             (figures_of(one), ""),
             (one.costs["desk"], ""),
         ):
@@ -134,7 +145,7 @@ def print_study(console: "Console", study: "Study", profile: "Profile", planned:
 
 def _print_cells(say: "Callable[..., None]", planned: Sequence["Planned"]) -> None:
     """What all cells have, then what sets them apart: cells that differ in their seed alone share a line."""
-    specs = [_flat(entry.cell.spec()) for entry in planned]
+    specs = [_flat_spec(entry.cell.spec()) for entry in planned]
     common = {k: v for k, v in specs[0].items() if all(spec.get(k, ...) == v for spec in specs)}
     kinds = ", ".join(dict.fromkeys(entry.cell.kind for entry in planned))
     say(f"{len(planned)} cells ({kinds}).{' All have:' if common else ''}")
@@ -158,11 +169,11 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"{'seed' if len(each) == 1 else 'seeds'} {', '.join(map(str, each))}"
 
 
-def _flat(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat_spec(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in spec.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
+            flat |= _flat_spec(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value
     if prefix:

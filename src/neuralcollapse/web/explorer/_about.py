@@ -31,8 +31,8 @@ def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
         "version": __version__,
         "results": results,
         "places": list(places),
-        "losses": [_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
-        "models": {kind: [_field(field) for field in declared] for kind, declared in models.items()},
+        "losses": [_describe_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
+        "models": {kind: [_describe_field(field) for field in declared] for kind, declared in models.items()},
         "model_words": {kind: MODEL_WORDS[kind] for kind in models},
         "methods": {kind: methods(_example(kind, declared)) for kind, declared in models.items()},
         "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},
@@ -45,7 +45,7 @@ def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _loss(name: str) -> dict[str, Any]:
+def _describe_loss(name: str) -> dict[str, Any]:
     loss = losses.get(name)
     parameters = [
         {"name": field.name, "value": getattr(loss, field.name), **RANGES.get(f"{name}.{field.name}", {})}
@@ -57,19 +57,19 @@ def _loss(name: str) -> dict[str, Any]:
 
 def _example(kind: str, declared: Sequence[ModelField]) -> Problem:
     """A small model of this kind: which methods work on it does not depend on its numbers."""
-    small = {field.name: _begin(field) for field in declared if field.required and field.kind != "loss"}
+    small = {field.name: _start_value(field) for field in declared if field.required and field.kind != "loss"}
     asks_for_a_loss = any(field.kind == "loss" for field in declared)
     return problems[kind](**({"loss": "ce"} if asks_for_a_loss else {}), **small)
 
 
-def _begin(field: ModelField) -> Any:
+def _start_value(field: ModelField) -> Any:
     """What the form begins with."""
     if field.start is not None:
         return field.start
     return field.slider[0] if field.required or field.default is None else field.default
 
 
-def _field(field: ModelField) -> dict[str, Any]:
+def _describe_field(field: ModelField) -> dict[str, Any]:
     """A model's field as the form asks for it."""
     low, high = field.slider
     slider: dict[str, Any] = {"min": low, "max": high}
@@ -79,7 +79,7 @@ def _field(field: ModelField) -> dict[str, Any]:
         "name": field.flag,
         "kind": field.kind,
         "label": field.label,
-        "value": None if field.kind == "loss" else _begin(field),
+        "value": None if field.kind == "loss" else _start_value(field),
         "optional": field.or_none,
         "zero": field.or_zero,
         "choices": list(field.choices),

@@ -26,21 +26,21 @@ def describe_least(fields: Fields) -> dict[str, Any]:
 def describe_certificate(fields: Fields) -> dict[str, Any]:
     """How far the given point is from the least value, and which way is down from a saddle."""
     problem = problem_of(fields, LIMITS)
-    point = _point(fields, problem)
+    point = _point_of(fields, problem)
     fields.finish()
     certificate = problem.certify(point)
     escape = certificate.escape
     return {
         **certificate.to_dict(),
-        "escape": None if escape is None else {name: _flat(getattr(escape, name)) for name in ("W", "H", "b")},
+        "escape": None if escape is None else {name: _entries(getattr(escape, name)) for name in ("W", "H", "b")},
     }
 
 
-def _flat(block: torch.Tensor | None) -> list[float] | None:
+def _entries(block: torch.Tensor | None) -> list[float] | None:
     return None if block is None else block.flatten().tolist()
 
 
-def _point(fields: Fields, problem: Problem) -> Point:
+def _point_of(fields: Fields, problem: Problem) -> Point:
     shapes: dict[str, tuple[int, ...]] = {
         "W": (problem.num_classes, problem.dim),
         "H": (problem.num_samples, problem.dim),

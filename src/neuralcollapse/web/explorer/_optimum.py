@@ -45,8 +45,8 @@ def describe_optimum(fields: Fields) -> dict[str, Any]:
         "dimension": dimension_sentence(problem),
         "by_dimension": _by_dimension(problem),
         "grams": None if optimum is None else _grams(problem, optimum),
-        "view": None if optimum is None else _view(problem, optimum),
-        "curves": _curves(problem, optimum),
+        "view": None if optimum is None else _view_of_optimum(problem, optimum),
+        "curves": _curves_of(problem, optimum),
         "command": command("optimum", problem),
     }
 
@@ -80,10 +80,10 @@ def _grams(problem: Problem, optimum: Optimum) -> dict[str, Any]:
     blocks = {"means": optimum.mean_gram}
     if problem.has_classifier:
         blocks = {"weight": optimum.weight_gram, **blocks}
-    return {name: _rounded(gram) for name, gram in blocks.items()}
+    return {name: _five_digits(gram) for name, gram in blocks.items()}
 
 
-def _rounded(array: Tensor) -> list[list[float]]:
+def _five_digits(array: Tensor) -> list[list[float]]:
     """Five digits of the largest entry: enough for a picture."""
     largest = float(array.abs().max())
     digits = 5 - math.floor(math.log10(largest)) if largest > 0 else 0
@@ -131,7 +131,7 @@ def class_rows(problem: Problem, point: Point) -> Tensor:
     )
 
 
-def _view(problem: Problem, optimum: Optimum) -> dict[str, Any] | None:
+def _view_of_optimum(problem: Problem, optimum: Optimum) -> dict[str, Any] | None:
     """Classifier and class means where three dimensions can show them: K <= 4, or d <= 3."""
     if (problem.num_classes > 4 and problem.dim > 3) or optimum.regime == "zero":
         return None
@@ -149,7 +149,7 @@ def _view(problem: Problem, optimum: Optimum) -> dict[str, Any] | None:
 # Curves -------------------------------------------------------------------------------------------------------------
 
 
-def _curve(name: str, title: str, x: Any, y: Any, labels: tuple[str, str], **more: Any) -> dict[str, Any]:
+def _curve_facts(name: str, title: str, x: Any, y: Any, labels: tuple[str, str], **more: Any) -> dict[str, Any]:
     return {
         "name": name,
         "title": title,
@@ -163,9 +163,9 @@ def _curve(name: str, title: str, x: Any, y: Any, labels: tuple[str, str], **mor
     }
 
 
-def _curves(problem: Problem, optimum: Optimum | None) -> list[dict[str, Any]]:
+def _curves_of(problem: Problem, optimum: Optimum | None) -> list[dict[str, Any]]:
     if isinstance(problem, RegularizedUFM):
-        return _decay_curves(problem) if problem.loss.contrastive else _ray(problem, optimum)
+        return _decay_curves(problem) if problem.loss.contrastive else _ray_curves(problem, optimum)
     if isinstance(problem, NormalizedUFM):
         return [*_margin_curve(problem), *_by_temperature(problem)]
     assert isinstance(problem, ContrastiveUFM)
@@ -184,7 +184,7 @@ def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
     total = -(count - 1) * np.concatenate([-margin[: POINTS // 4][::-1], margin[1:]])
     bound = xi(rho, loss, count, problem.counts[0], problem.weight_decay, problem.feature_decay)
     return [
-        _curve(
+        _curve_facts(
             "xi",
             "ξ(ρ), the least objective at a squared classifier norm ρ",
             rho,
@@ -192,7 +192,7 @@ def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
             ("ρ = ‖W‖²", "ξ(ρ)"),
             minimum=[best.margin * to_rho, best.value],
         ),
-        _curve(
+        _curve_facts(
             "psi",
             "ψ(t) = φ(t) + s |t|, the objective at t, the sum of z_j − z_y over wrong classes j",
             total,
@@ -203,7 +203,7 @@ def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
     ]
 
 
-def _ray(problem: RegularizedUFM, optimum: Optimum | None) -> list[dict[str, Any]]:
+def _ray_curves(problem: RegularizedUFM, optimum: Optimum | None) -> list[dict[str, Any]]:
     """The objective at c times the optimum's W and H, for losses without a margin form."""
     if optimum is None or optimum.logit_scale == 0 or problem.num_samples * problem.dim > LARGEST_RAY:
         return []
@@ -211,7 +211,7 @@ def _ray(problem: RegularizedUFM, optimum: Optimum | None) -> list[dict[str, Any
     scale = np.linspace(0, 1.6, 33)
     values = [problem.value(Point(point.classifier * c, point.H * c, point.b)) for c in scale.tolist()]
     title = "The objective at c W, c H, from zero (c = 0) through the optimum (c = 1)"
-    return [_curve("ray", title, scale, values, ("c", "objective"), minimum=[1.0, optimum.value])]
+    return [_curve_facts("ray", title, scale, values, ("c", "objective"), minimum=[1.0, optimum.value])]
 
 
 def _margin_curve(problem: NormalizedUFM) -> list[dict[str, Any]]:
@@ -223,7 +223,7 @@ def _margin_curve(problem: NormalizedUFM) -> list[dict[str, Any]]:
     best = min(largest, critical_temperature(loss, count) * count / (count - 1))
     margin = np.linspace(0, 1.5 * largest, POINTS)
     return [
-        _curve(
+        _curve_facts(
             "margin",
             "ℓ(a), the loss when the true logit leads by a; unit rows reach a ≤ K τ/(K−1)",
             margin,
@@ -246,7 +246,7 @@ def _cosine_curve(problem: ContrastiveUFM) -> dict[str, Any]:
     cosine = np.linspace(lowest, 1, POINTS)
     title = "The loss of collapsed features over the common cosine of the classes, from −1/(K−1)"
     labels = ("cosine between classes", "loss")
-    return _curve("cosine", title, cosine, value(cosine), labels, minimum=[lowest, float(value(lowest))])
+    return _curve_facts("cosine", title, cosine, value(cosine), labels, minimum=[lowest, float(value(lowest))])
 
 
 def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[dict[str, Any]]:
@@ -263,4 +263,4 @@ def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[dict[str, A
         if critical <= temperatures[-1]:
             marks.append({"x": critical, "text": "critical τ"})
     title = "The optimal value over the temperature"
-    return [_curve("temperature", title, temperatures, values, ("temperature τ", "value"), marks=marks)]
+    return [_curve_facts("temperature", title, temperatures, values, ("temperature τ", "value"), marks=marks)]

@@ -45,7 +45,7 @@ class ResultsFolder:
         cells = cells if isinstance(cells, list) else []
         parts = facts.get("parts")
         errors = [cell["error"] for cell in cells if isinstance(cell, dict) and cell.get("error")]
-        table = _read(path / "table.json") if self._inside(path / "table.json") else None
+        table = _read_value(path / "table.json") if self._inside(path / "table.json") else None
         rows = [row for row in table if isinstance(row, dict)] if isinstance(table, list) else []
         return {
             **typeset_fields({key: facts.get(key) for key in SHOWN}, "question", "setting"),
@@ -83,7 +83,7 @@ class ResultsFolder:
         return file.resolve().is_relative_to(self.folder)
 
 
-def _read(file: Path) -> Any:
+def _read_value(file: Path) -> Any:
     try:
         if file.stat().st_size > LARGEST:
             return None
@@ -93,5 +93,5 @@ def _read(file: Path) -> Any:
 
 
 def _read_object(file: Path) -> dict[str, Any]:
-    value = _read(file)
+    value = _read_value(file)
     return value if isinstance(value, dict) else {}

@@ -106,8 +106,8 @@ class SolveRequest:
         view = flat_view(last.W, class_rows(self.problem, last))
         chosen = torch.linspace(0, self.problem.num_samples - 1, min(DRAWN_SAMPLES, self.problem.num_samples)).long()
         # One scale for all frames, so that growth can be seen: the last point's, unless that is nearly zero.
-        weight_scale = _scale([point.W for point in points.values()], last.W)
-        feature_scale = _scale([point.H for point in points.values()], last.H)
+        weight_scale = _longest_row([point.W for point in points.values()], last.W)
+        feature_scale = _longest_row([point.H for point in points.values()], last.H)
         return {
             "share": view.share,
             "labels": self.problem.labels[chosen].tolist(),
@@ -122,7 +122,7 @@ class SolveRequest:
         }
 
 
-def _scale(blocks: list[Tensor | None], last: Tensor | None) -> float:
+def _longest_row(blocks: list[Tensor | None], last: Tensor | None) -> float:
     """The norm of the longest row of ``last``; of all ``blocks`` where that is twenty times longer."""
     norms = [float(block.norm(dim=1).max()) for block in [last, *blocks] if block is not None]
     if not norms or max(norms) == 0:

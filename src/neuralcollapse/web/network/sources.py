@@ -67,9 +67,9 @@ def network_of_files(paths: Sequence[str | Path], title: str | None = None) -> N
     report = measure_files(list(files), intervals=None if found.statistics else LEVEL, memory_limit=MEMORY, workers=1)
     features, labels, notes = None, None, list(_unread(files, found.others))
     if found.shards:
-        features, labels, cut = _some_rows(found.shards, report)
+        features, labels, cut = _rows_for_pictures(found.shards, report)
         notes += [f"pictures show {features.shape[0]} of the samples, spread evenly"] if cut else []
-    network = describe_network(report, features, labels, _tensor(found.array("weight")), notes=notes)
+    network = describe_network(report, features, labels, _tensor_or_none(found.array("weight")), notes=notes)
     return Network(name, (frame("", None, network),))
 
 
@@ -83,7 +83,7 @@ def _unread(files: Sequence[Path], others: Mapping[str, Any]) -> Iterable[str]:
             yield f"not read: {', '.join(extra)}"
 
 
-def _some_rows(shards: Sequence[Any], report: CollapseReport) -> tuple[Tensor, Tensor, bool]:
+def _rows_for_pictures(shards: Sequence[Any], report: CollapseReport) -> tuple[Tensor, Tensor, bool]:
     """Rows of all shards for pictures, spread evenly, with labels as the report counts its classes."""
     per_class = report.per_class
     names = None if per_class is None or all(name.isdecimal() for name in per_class.names) else per_class.names
@@ -97,14 +97,14 @@ def _some_rows(shards: Sequence[Any], report: CollapseReport) -> tuple[Tensor, T
         cut |= step > 1
         rows = torch.arange(0, codes.shape[0], max(1, step))
         picked = features[rows.numpy()] if not isinstance(features, Tensor) else features[rows]
-        parts.append((_tensor(picked), codes[rows]))  # pyright: ignore[reportArgumentType]
+        parts.append((_tensor_or_none(picked), codes[rows]))  # pyright: ignore[reportArgumentType]
     features = torch.cat([rows.double() for rows, _ in parts])
     labels = torch.cat([codes for _, codes in parts])
     kept = (labels >= 0) & (labels < report.num_classes)
     return features[kept], labels[kept], cut
 
 
-def _tensor(values: Any) -> Tensor | None:
+def _tensor_or_none(values: Any) -> Tensor | None:
     if values is None or isinstance(values, Tensor):
         return values
     # A copy: arrays that are mapped from a file cannot be written to.
@@ -122,9 +122,9 @@ def _layers_in(files: Sequence[Path]) -> dict[str, Any] | None:
     labels = arrays["labels"]
     layers = {name: measure(arrays[key], labels, metrics=LAYER_METRICS) for name, key in names.items()}
     last, key = list(names.items())[-1]
-    weight = _tensor(arrays.get("weight"))
+    weight = _tensor_or_none(arrays.get("weight"))
     report = measure(arrays[key], labels, weight, arrays.get("bias"), intervals=LEVEL, memory_limit=MEMORY)
-    rows, codes = _tensor(arrays[key]), _tensor(labels)
+    rows, codes = _tensor_or_none(arrays[key]), _tensor_or_none(labels)
     assert rows is not None
     assert codes is not None
     return describe_network(replace(report, layer=last), rows, codes.long(), weight, layers=layers)
@@ -155,7 +155,7 @@ def network_of_model(
     options = Options(layer=layer, num_classes=num_classes, class_names=class_names)
     run = ModelRun(model, loader, reader, max_batches=max_batches)
     measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
-    features, targets, head, cut = _captured(run, measurement, options)
+    features, targets, head, cut = _captured_rows(run, measurement, options)
     report = measure(
         features, targets, head.weight, head.bias, num_classes=None if head.weight is not None else num_classes,
         ignore_label=None, intervals=LEVEL, memory_limit=MEMORY,
@@ -173,7 +173,9 @@ def network_of_model(
     return report, describe_network(report, features, targets, head.weight, layers=reports)
 
 
-def _captured(run: ModelRun, measurement: Measurement, options: Options) -> tuple[Tensor, Tensor, SharedHead, bool]:
+def _captured_rows(
+    run: ModelRun, measurement: Measurement, options: Options
+) -> tuple[Tensor, Tensor, SharedHead, bool]:
     """Features and labels of a run over the loader, as many as fit, and the classifier."""
     ignored = options.settings.ignore_label
     parts: list[tuple[Tensor, Tensor]] = []

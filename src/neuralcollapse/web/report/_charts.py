@@ -77,7 +77,7 @@ def chart(panel: Panel, height: int = 260) -> Chart:
         "showlegend": False,
         "hovermode": "x unified",
     }
-    return Chart({"data": lines, "layout": layout}, f"{panel.title} by {panel.x_title}: {_words(panel)}")
+    return Chart({"data": lines, "layout": layout}, f"{panel.title} by {panel.x_title}: {_ends_in_words(panel)}")
 
 
 def _axis(log: bool, values: Sequence[float | None]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _axis(log: bool, values: Sequence[float | None]) -> dict[str, Any]:
     return {"type": "log", "exponentformat": "power", "dtick": max(1, round(decades / 5)), **size}
 
 
-def _words(panel: Panel) -> str:
+def _ends_in_words(panel: Panel) -> str:
     """Where each line begins and ends, for the description of the chart."""
     parts = []
     for curve in panel.curves:
