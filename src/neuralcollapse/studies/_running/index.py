@@ -10,6 +10,7 @@ from typing import Any
 from ..._support.checks import one_line
 from ..._support.files import atomic_write
 from .._cells import KINDS, history_rows
+from .._results import name_of_labels
 
 __all__ = ["Answer", "query", "write_index"]
 
@@ -36,7 +37,7 @@ RUNS = ("accuracy", "loss", "value", "nc1", "nc2", "nc3")
 """Metrics whose last values are columns of ``runs``, the table that a bare condition is asked of."""
 
 
-def _column(metric: str) -> str:
+def _runs_column(metric: str) -> str:
     """A metric's column in ``runs``: the loss's value stands beside its name."""
     return "loss_value" if metric == "loss" else metric
 
@@ -118,7 +119,9 @@ def query(folder: str | os.PathLike[str], text: str = "") -> Answer:
             database.execute(f"CREATE TABLE {name} AS SELECT * FROM read_parquet(?)", [str(file)])
         except duckdb.Error as error:
             raise ValueError(f"{file}: not readable ({str(error).splitlines()[0]})") from None
-    last = ", ".join(f"arg_max(m.value, m.step) FILTER (WHERE m.metric = '{name}') AS {_column(name)}" for name in RUNS)
+    last = ", ".join(
+        f"arg_max(m.value, m.step) FILTER (WHERE m.metric = '{name}') AS {_runs_column(name)}" for name in RUNS
+    )
     database.execute(
         "CREATE TABLE runs AS SELECT c.study, c.profile, c.label, c.loss, c.data, c.model, c.seed, m.split, "
         f"max(m.step) AS step, {last} FROM cells c JOIN metrics m ON c.study = m.study AND c.cell = m.cell "
@@ -177,10 +180,10 @@ def _cell_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[st
                 "profile": outcome["profile"],
                 "cell": cell["key"],
                 "kind": cell["kind"],
-                "label": _label(cell),
-                "loss": _text(plan.get("loss")),
-                "data": _text(plan.get("data")),
-                "model": _text(plan.get("model")),
+                "label": name_of_labels(cell["labels"]),
+                "loss": _text_or_none(plan.get("loss")),
+                "data": _text_or_none(plan.get("data")),
+                "model": _text_or_none(plan.get("model")),
                 "seed": plan.get("seed", spec.get("seed")),
                 "seconds": seconds,
                 "error": cell["error"],
@@ -196,8 +199,8 @@ def _metric_rows(folder: Path, outcomes: list[dict[str, Any]], notes: list[str])
             facts = {
                 "study": outcome["study"],
                 "cell": cell["key"],
-                "label": _label(cell),
-                "loss": _text(plan.get("loss")),
+                "label": name_of_labels(cell["labels"]),
+                "loss": _text_or_none(plan.get("loss")),
             }
             try:
                 rows = list(history_rows(cell["kind"], folder / "cells" / cell["key"]))
@@ -210,9 +213,5 @@ def _metric_rows(folder: Path, outcomes: list[dict[str, Any]], notes: list[str])
                         yield {**facts, "step": row["step"], "split": row["split"], "metric": name, "value": value}
 
 
-def _label(cell: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in cell["labels"].items())
-
-
-def _text(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return None if value is None else str(value)

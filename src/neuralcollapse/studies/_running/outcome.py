@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -14,11 +14,8 @@ from ...training.run import describe_environment
 from .._results import Planned, Result, Results
 from .._study import Profile, Study
 from ..claims import Part, Ruling
-from ..pictures import empty_picture, save_picture, styled
+from ..pictures import Picture, empty_picture, save_picture, styled
 from .store import Store
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["Outcome", "conclude_study"]
 
@@ -66,17 +63,17 @@ def conclude_study(
     if failures:
         parts = study.parts(results, len(failures))
     folder = store.study(study.name)
-    save_picture(_picture(study, results, failures), folder / "figure", smoke=profile == "smoke")
+    save_picture(_drawn_or_empty(study, results, failures), folder / "figure", smoke=profile == "smoke")
     if interactive is not None:
         write_json(folder / "figure.json", json.loads(interactive.to_json()))
     write_json(folder / "table.json", table)
     write_json(folder / "timing.json", {entry.name: store.seconds(entry.cell) for entry in planned})
     write_json(folder / "environment.json", describe_environment(torch.device("cpu"), 1, 0))
-    write_json(folder / "study.json", _facts(study, profile, planned, parts, failures, store))
+    write_json(folder / "study.json", _study_facts(study, profile, planned, parts, failures, store))
     return Outcome(study, profile, parts, folder, failures)
 
 
-def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figure":
+def _drawn_or_empty(study: Study, results: Results, failures: dict[str, str]) -> Picture:
     with styled():
         try:
             return study.draw(results)
@@ -86,7 +83,7 @@ def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figur
             return empty_picture(f"{study.id}: {len(failures)} cells failed")
 
 
-def _facts(
+def _study_facts(
     study: Study,
     profile: Profile,
     planned: Sequence[Planned],

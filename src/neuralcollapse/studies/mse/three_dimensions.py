@@ -13,7 +13,7 @@ from .._common.seeds import known
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Claim, Evidence
-from ..pictures import class_colour, loss_name
+from ..pictures import Picture, class_colour, loss_name
 from .feature_dim import LOSSES, dimension_plan, variants
 
 SHOWN = 100
@@ -98,7 +98,7 @@ class ThreeDimensions(Study):
             }
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Picture:
         from matplotlib.figure import Figure
 
         picture = Figure(figsize=(6.7, 3.4), layout="constrained")
