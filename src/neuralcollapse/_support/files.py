@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 try:
     import fcntl
@@ -25,6 +25,7 @@ except ImportError:  # on Windows
     fcntl = None
 
 __all__ = [
+    "JSONObject",
     "atomic_write",
     "damaged",
     "digest",
@@ -37,6 +38,9 @@ __all__ = [
     "write_json",
     "write_text",
 ]
+
+JSONObject: TypeAlias = dict[str, Any]
+"""What is written as a JSON object, or read as one: values that JSON can hold, by name."""
 
 
 def atomic_write(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:

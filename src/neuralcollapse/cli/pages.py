@@ -9,6 +9,8 @@ from cyclopts import Parameter
 from ._app import app
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..studies import Outcome
 
 
@@ -170,7 +172,7 @@ def _print_demo(outcome: "Outcome", path: Path) -> None:
     )
 
 
-def _demo_table(rows: list[dict[str, Any]]) -> Any:
+def _demo_table(rows: list[dict[str, Any]]) -> "Table":
     from rich.table import Table
 
     from ._output.terminal import loss_text

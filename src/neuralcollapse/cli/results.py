@@ -1,7 +1,7 @@
 """``neuralcollapse results``: ask the results of all studies of a folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -92,5 +92,5 @@ def _print_differences(console: "Console", columns: list[str], rows: list[list[s
         console.print(f"no room for: {', '.join(left_out)}")
 
 
-def _cell_text(value: Any) -> str:
+def _cell_text(value: object) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -10,6 +10,8 @@ from ._app import app, print_json
 from ._problem_options import ProblemOptions
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..ufm import Point, Problem, Trace
 
 RECORD = ("value", "gap", "gradient_norm", "nc1", "nc2", "nc3", "accuracy")
@@ -196,7 +198,7 @@ def _solve_many_starts(
     return 0 if all(trace.converged for trace in traces) else 1
 
 
-def _end_table(trace: "Trace") -> Any:
+def _end_table(trace: "Trace") -> "Table":
     from rich.table import Table
 
     table = Table(show_header=False)
@@ -212,7 +214,7 @@ def _end_table(trace: "Trace") -> Any:
     return table
 
 
-def _starts_table(traces: "list[Trace]", seeds: range) -> Any:
+def _starts_table(traces: "list[Trace]", seeds: range) -> "Table":
     from rich.table import Table
 
     table = Table("seed", "outcome", "value", "gap", "iterations", "seconds")

@@ -1,7 +1,7 @@
 """``neuralcollapse study``: list, show and run the papers' figures and tables."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -280,7 +280,7 @@ def _varied_study(chosen: "list[Study]", settings: list[str], seeds: str | None)
     return [one.vary(parse_settings(settings), numbers) for one in chosen]
 
 
-def _first_steps(chosen: "list[Study]", profile: Any, steps: int, root: Path | None) -> int:
+def _first_steps(chosen: "list[Study]", profile: "Profile", steps: int, root: Path | None) -> int:
     from ..studies import first_steps
 
     console = terminal(soft_wrap=True)

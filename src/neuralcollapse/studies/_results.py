@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from ._cells import Cell
 
 __all__ = ["Planned", "Result", "Results", "name_of_labels"]
 
-Label = Any  # a string, a number, a truth value or None
+Label: TypeAlias = Any
+"""A string, a number, a truth value or None."""
 Value = TypeVar("Value")
 
 
@@ -106,7 +107,7 @@ class Results(Sequence[Result[Any]]):
         return steps, np.array([np.interp(steps, x, y) for x, y in pairs])
 
 
-def _curve_of(value: Any, name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
+def _curve_of(value: object, name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(value, Run):
         steps, values = value.curve(name, split)
     elif isinstance(value, Trace):
@@ -116,7 +117,7 @@ def _curve_of(value: Any, name: str, split: str) -> tuple[np.ndarray, np.ndarray
     return np.array(steps, dtype=float), np.array([np.nan if v is None else v for v in values], dtype=float)
 
 
-def _final_value(value: Any, name: str, split: str) -> float:
+def _final_value(value: "Run | Trace | Mapping[str, Any]", name: str, split: str) -> float:
     if isinstance(value, Run):
         last = value.final(split)[name]
         return np.nan if last is None else float(last)

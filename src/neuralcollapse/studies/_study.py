@@ -10,7 +10,7 @@ from .._support.registry import Registry, unknown_name
 from ._results import Planned, Results
 from ._variation import Variation
 from .claims import Claim, Evidence, Part, conclude, judge
-from .pictures import Picture
+from .pictures import Figure
 
 if TYPE_CHECKING:
     from ._running.outcome import Outcome
@@ -99,7 +99,7 @@ class Study(ABC):
         return conclude([judge(claim, found.get(claim.name), results.profile, failures) for claim in self.claims])
 
     @abstractmethod
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         """The picture."""
 
     def table(self, results: Results) -> list[dict[str, Any]]:

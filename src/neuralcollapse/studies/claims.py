@@ -29,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._support.checks import describe
+from .._support.files import JSONObject
 
 __all__ = [
     "Above",
@@ -341,7 +342,7 @@ class Part:
     """Whether this is the part that decides the study's verdict."""
     table: tuple[Mapping[str, Any], ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONObject:
         """As JSON, without the sensitivity table."""
         return {name: value for name, value in asdict(self).items() if name != "table"}
 

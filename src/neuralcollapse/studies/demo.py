@@ -23,7 +23,7 @@ from ._common.plans import METRICS
 from ._results import Planned, Results
 from ._study import Profile, Study
 from .claims import AtLeast, AtMost, Claim, Evidence
-from .pictures import GREY, Picture, colour, figure, legend_below, loss_name, series
+from .pictures import GREY, Figure, colour, figure, legend_below, loss_name, series
 
 __all__ = ["LOSS_WORDS", "NUM_CLASSES", "WATCHED", "Demo", "WatchedTrain", "sizes"]
 
@@ -197,7 +197,7 @@ class Demo(Study):
             "gap": Evidence.exact(gap, why=f"The largest certified gap is {gap:.0e}."),
         }
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         nets = results.where(what="net")
         picture, axes = figure(1, 4, size=(1.85, 1.9))
         for axis, name in zip(axes[0], ("nc1", "nc2", "nc3", "loss"), strict=True):

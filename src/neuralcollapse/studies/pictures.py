@@ -34,7 +34,7 @@ from .._support.theme import series_colour as colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     from ._results import Results
 
@@ -48,7 +48,7 @@ __all__ = [
     "PURPLE",
     "RED",
     "SKY",
-    "Picture",
+    "Figure",
     "band",
     "class_colour",
     "colour",
@@ -89,7 +89,7 @@ PROPERTIES = {
 OTHERS = {"value": "objective", "gap": "gap to the optimum"}
 """What else has a name of its own on an axis."""
 
-Picture: TypeAlias = "Figure"
+Figure: TypeAlias = "MatplotlibFigure"
 """What a study draws: a figure of matplotlib, which is not loaded before one is drawn."""
 
 STYLE: dict[str, Any] = {
@@ -134,15 +134,15 @@ def styled() -> Iterator[None]:
 
 def figure(
     rows: int = 1, columns: int = 1, *, size: tuple[float, float] | None = None, **options: Any
-) -> "tuple[Picture, np.ndarray]":
+) -> tuple[Figure, np.ndarray]:
     """(figure, axes as a rows x columns array) in the project's style; ``size`` of one panel in inches.
 
     ``options`` go to ``Figure.subplots``. No window, no global state.
     """
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     width, height = size or (COLUMN if columns == 1 else 2.35, 2.2 if columns == 1 else 1.9)
-    picture = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    picture = MatplotlibFigure(figsize=(width * columns, height * rows), layout="constrained")
     return picture, picture.subplots(rows, columns, squeeze=False, **options)
 
 
@@ -219,7 +219,7 @@ def series(
     axis.set_title(metric_name(name))
 
 
-def legend_below(picture: "Figure", axis: "Axes", columns: int | None = None) -> None:
+def legend_below(picture: Figure, axis: "Axes", columns: int | None = None) -> None:
     """One legend for all panels, under them, with the entries of ``axis``."""
     lines, texts = axis.get_legend_handles_labels()
     fitting = max(1, min(5, int(picture.get_figwidth() / 1.5)))
@@ -265,7 +265,7 @@ def heat_map(
     axis.set_title(title)
 
 
-def empty_picture(text: str) -> "Figure":
+def empty_picture(text: str) -> Figure:
     """A picture that only says something."""
     picture, axes = figure()
     axes[0, 0].set_axis_off()
@@ -273,7 +273,7 @@ def empty_picture(text: str) -> "Figure":
     return picture
 
 
-def save_picture(picture: "Figure", stem: Path, *, smoke: bool = False) -> None:
+def save_picture(picture: Figure, stem: Path, *, smoke: bool = False) -> None:
     """Write ``stem`` with .svg, .pdf and .png; equal pictures give equal files.
 
     ``smoke`` marks a picture that shows that the path works and decides nothing, so that it is not taken for a result.

@@ -4,13 +4,13 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from .. import losses
+from .._support.files import JSONObject
 from ..losses import LogitLoss
 from ..models import Classifier, LinearHead, NormalizedHead, create_head
 from ..ufm import NormalizedUFM, RegularizedUFM
@@ -76,7 +76,7 @@ def closed_form_loss(run: Run) -> float | None:
 
 def compare_with_theory(
     plan: Plan, model: Classifier, features: Tensor, logits: Tensor, labels: Tensor
-) -> dict[str, Any] | None:
+) -> JSONObject | None:
     """Predicted and measured sizes under (W, H, b) decay, or ``None`` where the model makes no prediction.
 
     ``feature_norm`` is the root mean square norm of a feature; ``logit_scale`` is the mean over samples of

@@ -181,5 +181,5 @@ def _flat_spec(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return {key.removeprefix("plan.").removeprefix("arguments."): value for key, value in flat.items()}
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return value if isinstance(value, str) else repr(value)

@@ -11,7 +11,7 @@ from .._cells import Train
 from .._results import Planned, Results
 from .._study import Profile, Study
 from ..claims import Agrees, AtLeast, Claim, Evidence
-from ..pictures import Picture
+from ..pictures import Figure
 from .geometric_and_mse import (
     CLASSES,
     CODE,
@@ -131,7 +131,7 @@ class FixedHead(Study):
             row["cosine_margin"] = entry.value.final("train")["cosine_margin"]
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         return draw_rows(as_in_text(results), "head", ("nc1", "nc3"), self.margins)
 
 

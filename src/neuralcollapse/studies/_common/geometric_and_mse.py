@@ -11,7 +11,7 @@ from ...training import Plan, Run
 from .._results import Results
 from .._study import Profile
 from ..claims import AtMost, Claim, Evidence
-from ..pictures import Picture, colour, figure, legend_below, marker, series
+from ..pictures import Figure, colour, figure, legend_below, marker, series
 from .plans import CODE, METRICS, TEXT, as_in_text, desk_plan, paper_plan, smoke_plan
 from .seeds import FITS, fits, listed, worst
 
@@ -166,7 +166,7 @@ def draw_margins(axis: "Axes", results: Results, by: str) -> None:
     axis.set_xlabel("share of samples")
 
 
-def draw_rows(results: Results, by: str, names: tuple[str, ...], kept_features: bool) -> Picture:
+def draw_rows(results: Results, by: str, names: tuple[str, ...], kept_features: bool) -> Figure:
     """For each data set a row of panels: metrics over epochs, accuracy and, where features were kept, the margins."""
     rows = results.labels("data")
     count = len(names) + 1 + kept_features

@@ -10,7 +10,7 @@ from .._cells import Train
 from .._results import Planned, Results
 from .._study import Profile, Study
 from ..claims import Above, Claim, Evidence
-from ..pictures import Picture
+from ..pictures import Figure
 from .geometric_and_mse import (
     CODE,
     DATA,
@@ -111,7 +111,7 @@ class Optimizers(Study):
             ),
         }
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         return draw_rows(as_in_text(results), "optimizer", self.shown, self.margins)
 
 

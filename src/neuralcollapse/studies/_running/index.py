@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._support.checks import one_line
-from ..._support.files import atomic_write
+from ..._support.files import JSONObject, atomic_write
 from .._cells import KINDS, history_rows
 from .._results import name_of_labels
 
@@ -49,7 +49,7 @@ def write_index(folder: Path) -> list[str]:
     """
     notes: list[str] = []
     outcomes = list(_outcomes(folder, notes))
-    rows: dict[str, Iterator[dict[str, Any]]] = {
+    rows: dict[str, Iterator[JSONObject]] = {
         "studies": (outcome for outcome in outcomes),
         "parts": (
             {**part, "study": outcome["study"], "profile": outcome["profile"], "part": part["name"]}
@@ -65,7 +65,7 @@ def write_index(folder: Path) -> list[str]:
     return notes
 
 
-def _outcomes(folder: Path, notes: list[str]) -> Iterator[dict[str, Any]]:
+def _outcomes(folder: Path, notes: list[str]) -> Iterator[JSONObject]:
     """What the studies of the folder left, as far as it is whole; ``study`` is the id with what varies."""
     for path in sorted(folder.glob("*/*/study.json")):
         try:
@@ -91,7 +91,7 @@ class Answer:
     types: list[str]
     rows: list[tuple[Any, ...]]
 
-    def to_dicts(self) -> list[dict[str, Any]]:
+    def to_dicts(self) -> list[JSONObject]:
         """One mapping a row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
@@ -139,7 +139,7 @@ def query(folder: str | os.PathLike[str], text: str = "") -> Answer:
         raise ValueError(f"query: {one_line(error)}") from None
 
 
-def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any]]) -> None:
+def _write_table(path: Path, types: dict[str, str], rows: Iterator[JSONObject]) -> None:
     """Write rows as Parquet, or as CSV if the name says so."""
     import duckdb
 
@@ -152,9 +152,9 @@ def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any
                 for row in rows:
                     file.write(json.dumps({name: row.get(name) for name in types}, default=str) + "\n")
             with duckdb.connect(":memory:") as database:
-                table = f"read_json('{_quoted(lines)}', format = 'newline_delimited', columns = {types})"
+                table = f"read_json('{_as_sql(lines)}', format = 'newline_delimited', columns = {types})"
                 database.execute(
-                    f"COPY (SELECT * FROM {table}) TO '{_quoted(temporary)}' (FORMAT {kind}, USE_TMP_FILE false)"
+                    f"COPY (SELECT * FROM {table}) TO '{_as_sql(temporary)}' (FORMAT {kind}, USE_TMP_FILE false)"
                 )
         finally:
             lines.unlink(missing_ok=True)
@@ -162,11 +162,11 @@ def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any
     atomic_write(path, write)
 
 
-def _quoted(path: Path) -> str:
+def _as_sql(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def _cell_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _cell_rows(folder: Path, outcomes: list[JSONObject]) -> Iterator[JSONObject]:
     for outcome in outcomes:
         for cell in outcome["cells"]:
             spec = cell["spec"]
@@ -190,7 +190,7 @@ def _cell_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[st
             }
 
 
-def _metric_rows(folder: Path, outcomes: list[dict[str, Any]], notes: list[str]) -> Iterator[dict[str, Any]]:
+def _metric_rows(folder: Path, outcomes: list[JSONObject], notes: list[str]) -> Iterator[JSONObject]:
     for outcome in outcomes:
         for cell in outcome["cells"]:
             if cell["error"] is not None:

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from ..._support.checks import kind_and_line
-from ..._support.files import write_json
+from ..._support.files import JSONObject, write_json
 from ...training.run import describe_environment
 from .._results import Planned, Result, Results
 from .._study import Profile, Study
 from ..claims import Part, Ruling
-from ..pictures import Picture, empty_picture, save_picture, styled
+from ..pictures import Figure, empty_picture, save_picture, styled
 from .store import Store
 
 __all__ = ["Outcome", "conclude_study"]
@@ -73,7 +73,7 @@ def conclude_study(
     return Outcome(study, profile, parts, folder, failures)
 
 
-def _drawn_or_empty(study: Study, results: Results, failures: dict[str, str]) -> Picture:
+def _drawn_or_empty(study: Study, results: Results, failures: dict[str, str]) -> Figure:
     with styled():
         try:
             return study.draw(results)
@@ -90,7 +90,7 @@ def _study_facts(
     parts: Sequence[Part],
     failures: dict[str, str],
     store: Store,
-) -> dict[str, Any]:
+) -> JSONObject:
     cells = {entry.cell.key: entry.cell for entry in planned}
     return {
         "id": study.id,

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from ..._support.files import damaged, digests, locked, sealed, unsealed, write_json
+from ..._support.files import JSONObject, damaged, digests, locked, sealed, unsealed, write_json
 from .._cells import Cell
 from .forecast import CellProgress
 
@@ -111,7 +110,7 @@ def finish(cell: Cell, folder: Path) -> None:
     files = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
     skipped = (*UNCHECKED, "checkpoints")  # which of them there are depends on the clock
     names = [str(path) for path in files if not set(path.parts) & set(skipped) and not path.name.startswith(".")]
-    facts: dict[str, Any] = {"kind": cell.kind, "key": cell.key, "spec": cell.spec(), "files": digests(folder, names)}
+    facts: JSONObject = {"kind": cell.kind, "key": cell.key, "spec": cell.spec(), "files": digests(folder, names)}
     write_json(folder / FINISHED, sealed(facts))
 
 
@@ -128,7 +127,7 @@ def _read_progress(folder: Path) -> CellProgress:
         return CellProgress()
 
 
-def _json_object(path: Path) -> dict[str, Any]:
+def _json_object(path: Path) -> JSONObject:
     """The JSON object in a file; nothing if there is none."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))

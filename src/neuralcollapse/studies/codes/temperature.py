@@ -12,7 +12,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence, Holds
-from ..pictures import GREY, Picture, colour, figure, legend_below
+from ..pictures import GREY, Figure, colour, figure, legend_below
 
 TEMPERATURES: Mapping[Profile, tuple[float, ...]] = {
     "smoke": (0.5, 2.0, 5.0),
@@ -157,7 +157,7 @@ class CodeTemperature(Study):
             rows.append({**row, "best_of_search": best, "starts_that_reach_it": share})
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(2.9, 2.3))
         sizes = list(dict.fromkeys((entry.labels["K"], entry.labels["d"]) for entry in results))
         families = list(SIZES)

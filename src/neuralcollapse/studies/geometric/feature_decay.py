@@ -19,7 +19,7 @@ from .._common.seeds import agreement, fits, listed, points
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Agrees, Claim, Evidence
-from ..pictures import Picture
+from ..pictures import Figure
 
 ALL, PEELED = "all parameters", "(W, H, b)"
 LITERAL, STORED = "(W, H, b), all N features", "(W, H, b), released code"
@@ -107,5 +107,5 @@ class FeatureDecay(Study):
                 )
         return found
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         return draw_rows(results, "decay", (*COLLAPSING, "nc4_bias"), kept_features=False)

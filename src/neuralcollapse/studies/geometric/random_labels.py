@@ -13,7 +13,7 @@ from .._common.seeds import per_seed, rank_correlation
 from .._results import Planned, Result, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtLeast, AtMost, Claim, Evidence
-from ..pictures import MARKERS, Picture, colour, figure, legend_below, metric_name
+from ..pictures import MARKERS, Figure, colour, figure, legend_below, metric_name
 
 NETS = {"MLP": "mlp:width={width},depth=4", "ResNet18": "resnet18:width={width}", "ResNet8": "resnet8:width={width}"}
 WIDTHS: dict[Profile, dict[str, tuple[int, ...]]] = {
@@ -108,7 +108,7 @@ class RandomLabels(Study):
             "collapse": Evidence(
                 per_seed(widest, lambda mine: mine.final("nc1").max()),
                 floor_met=met,
-                why=_means_in_words(results, "nc1"),
+                why=_means_by_width(results, "nc1"),
             ),
             "together": Evidence(
                 least(lambda mine: rank_correlation(_final_values(mine, "error"), _final_values(mine, "nc1"))),
@@ -119,10 +119,10 @@ class RandomLabels(Study):
             with_width = least(
                 lambda mine, name=name: -rank_correlation(mine.labels("width"), _final_values(mine, name))
             )
-            found[f"{name}-with-width"] = Evidence(with_width, floor_met=met, why=_means_in_words(results, name))
+            found[f"{name}-with-width"] = Evidence(with_width, floor_met=met, why=_means_by_width(results, name))
         return found
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         families = results.labels("net")
         panels = (*SHOWN, "error")
         picture, axes = figure(1, len(panels), size=(1.85, 1.95))
@@ -161,7 +161,7 @@ def _final_values(results: Results, name: str) -> np.ndarray:
     return values if name == "nc1" else np.where(np.isnan(values), results.final(f"{name}_projected"), values)
 
 
-def _means_in_words(results: Results, name: str) -> str:
+def _means_by_width(results: Results, name: str) -> str:
     texts = []
     for (family,), mine in results.groups("net"):
         means = [(width, float(_final_values(one, name).mean())) for (width,), one in mine.groups("width")]

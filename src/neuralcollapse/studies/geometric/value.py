@@ -10,7 +10,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence
-from ..pictures import GREY, Picture, colour, figure, legend_below, loss_name, marker
+from ..pictures import GREY, Figure, colour, figure, legend_below, loss_name, marker
 
 PER_CLASS = 5
 DECAYS = ((5e-3, 5e-3), (5e-2, 1e-3))
@@ -146,7 +146,7 @@ class RegularizedValue(Study):
             )
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(2.9, 2.3))
         names = results.labels("loss")
         for place, loss in enumerate(names):

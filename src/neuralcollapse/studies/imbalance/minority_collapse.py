@@ -13,7 +13,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
-from ..pictures import GREY, PURPLE, Picture, colour, figure, legend_below
+from ..pictures import GREY, PURPLE, Figure, colour, figure, legend_below
 from ._gaps import GAP_LAW, gap, law, measured, row_distance
 
 MINORITY = 4
@@ -210,7 +210,7 @@ class MinorityCollapse(Study):
             rows.append({**row, **means})
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(3.0, 2.3))
         exact = results.where(what="optimum", bias="none")
         names = results.labels("counts")

@@ -13,7 +13,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence, Holds
-from ..pictures import GREY, Picture, colour, figure, legend_below
+from ..pictures import GREY, Figure, colour, figure, legend_below
 from ._gaps import GAP_LAW, groups_of, law, measured
 
 COUNTS = [40, 40, 10, 10, 2, 2]
@@ -145,7 +145,7 @@ class Reweighting(Study):
                 rows.append({**row, "gap": float(np.mean(gaps)), "spread": float(np.ptp(gaps))})
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, len(SCHEMES), size=(1.75, 2.1), sharey=True)
         counts = sorted(groups_of(COUNTS), reverse=True)
         for axis, (scheme, title) in zip(axes[0], SCHEMES.items(), strict=True):

@@ -14,7 +14,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence, Holds
-from ..pictures import GREY, Picture, colour, figure, legend_below
+from ..pictures import GREY, Figure, colour, figure, legend_below
 
 COUNTS: dict[str, list[int]] = {
     "20 7 3 1": [20, 7, 3, 1],
@@ -155,7 +155,7 @@ class SeliRate(Study):
             )
         return found
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(2.9, 2.2))
         names = results.labels("counts")
         for name in names:

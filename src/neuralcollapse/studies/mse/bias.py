@@ -23,7 +23,7 @@ from .._common.seeds import fits, known
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
-from ..pictures import Picture, figure, loss_name
+from ..pictures import Figure, figure, loss_name
 
 SQUARED, ENTROPY = "squared-error", "cross-entropy"
 CASES = {
@@ -131,7 +131,7 @@ class Bias(Study):
             row |= {f"distance_from_{name}": known(value) for name, value in frame_distances(entry.value).items()}
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, len(CASES), size=(1.75, 1.9))
         mine = _trained_nets(results)
         drawn: Any = None

@@ -9,7 +9,7 @@ from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
-from ..pictures import Picture, figure
+from ..pictures import Figure, figure
 from ._slices import AREAS, LOSSES, NORM, SCALES, Field, descent_field, grid
 
 CLASSES = {"smoke": (10, None), "desk": (10, 100, None), "paper": (10, 100, None)}
@@ -194,7 +194,7 @@ class GradientField(Study):
             ),
         }
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         counts = results.labels("K")
         picture, axes = figure(len(counts), len(LOSSES), size=(1.75, 1.7), sharex=True, sharey=True)
         for row, count in zip(axes, counts, strict=True):

@@ -9,7 +9,7 @@ from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
-from ..pictures import Picture, figure
+from ..pictures import Figure, figure
 from ._slices import AREAS, LOSSES, NORM, descent_field, grid
 
 SURFACES = ("MSE", "CE", "MSE (M=5)", "MSE (alpha=5, M=5)")
@@ -112,7 +112,7 @@ class Landscape(Study):
             "rescaled": _least_favourable(results, RESCALED, min),
         }
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         from matplotlib.ticker import MaxNLocator
 
         counts = results.labels("K")

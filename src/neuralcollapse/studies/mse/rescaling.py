@@ -13,7 +13,7 @@ from .._common.seeds import per_seed, rank_correlation
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtLeast, Claim, Evidence
-from ..pictures import Picture, figure, series
+from ..pictures import Figure, figure, series
 
 SWEEPS: dict[Profile, dict[str, tuple[int, ...]]] = {
     "smoke": {"alpha": (1, 5), "M": (1, 5)},
@@ -124,7 +124,7 @@ class Rescaling(Study):
             for name, (_, metric, split, sign) in MEASURED.items():
                 six.append(_correlations_with_scale(runs, metric, split, sign))
                 found[f"{sweep}-{name}"] = Evidence(
-                    six[-1].tolist(), floor_met=met, why=_means_in_words(runs, metric, split)
+                    six[-1].tolist(), floor_met=met, why=_means_by_scale(runs, metric, split)
                 )
         least = np.min(six, axis=0)
         found["clear"] = Evidence(
@@ -135,7 +135,7 @@ class Rescaling(Study):
                 _correlations_with_scale(mine.where(sweep=sweep), metric, "train", sign)
                 for sweep in mine.labels("sweep")
             ]
-            text = " ".join(_means_in_words(mine.where(sweep=sweep), metric, "train") for sweep in mine.labels("sweep"))
+            text = " ".join(_means_by_scale(mine.where(sweep=sweep), metric, "train") for sweep in mine.labels("sweep"))
             found[claim] = Evidence(np.min(both, axis=0).tolist(), floor_met=met, why=text)
         return found
 
@@ -146,7 +146,7 @@ class Rescaling(Study):
             row |= {name: last[name] for name in ("cosine_margin", "numerical_rank")}
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         mine = as_in_text(results)
         sweeps = mine.labels("sweep")
         picture, axes = figure(len(sweeps), 4, size=(1.95, 1.85))
@@ -193,7 +193,7 @@ def _correlations_with_scale(results: Results, metric: str, split: str, sign: in
     )
 
 
-def _means_in_words(results: Results, metric: str, split: str) -> str:
+def _means_by_scale(results: Results, metric: str, split: str) -> str:
     name = results[0].labels["sweep"]
     means = [(value, float(mine.final(metric, split).mean())) for (value,), mine in results.groups("value")]
     text = ", ".join(f"{mean:.3g} at {value}" for value, mean in means)

@@ -13,7 +13,7 @@ from .._common.seeds import rank_correlation
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
-from ..pictures import Picture, colour, figure, legend_below
+from ..pictures import Figure, colour, figure, legend_below
 from ._nets import MODELS, PROVENANCE, as_in_text, net_name, variants
 
 NETS: Mapping[Profile, tuple[str, ...]] = {
@@ -140,7 +140,7 @@ class Generalization(Study):
             "coupled": Evidence(coupled, met),
         }
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         text = as_in_text(results)
         nets = text.labels("net")
         picture, axes = figure(1, 2, size=(2.35, 2.0))

@@ -8,7 +8,7 @@ from ...ufm import Trace, critical_temperature
 from .._results import Planned, Result, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
-from ..pictures import GREY, SKY, Picture, figure, legend_below
+from ..pictures import GREY, SKY, Figure, figure, legend_below
 from ._sweeps import (
     CONTRASTIVE,
     DESCENT,
@@ -152,7 +152,7 @@ class Losses(Study):
     def table(self, results: Results) -> list[dict[str, Any]]:
         return sweep_rows(_by_gradient_descent(results))
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         results = _by_gradient_descent(results)
         picture, axes = figure(len(LOSSES), 2, size=(2.4, 1.75))
         for row, loss in zip(axes, LOSSES, strict=True):

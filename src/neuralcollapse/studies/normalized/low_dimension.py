@@ -12,7 +12,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Below, Claim, Evidence
-from ..pictures import Picture, class_colour, figure, number
+from ..pictures import Figure, class_colour, figure, number
 
 SIZES: Mapping[Profile, tuple[tuple[int, int], ...]] = {
     "smoke": ((2, 6), (3, 8)),
@@ -107,15 +107,15 @@ class LowDimension(Study):
             "spread": Evidence(
                 list(spread["normalised"] - spread["free"]),
                 converged,
-                why=_means_in_words("Variation", spread),
+                why=_means_by_model("Variation", spread),
                 table=rows,
             ),
             "alignment": Evidence(
-                list(apart["normalised"] - apart["free"]), converged, why=_means_in_words("1 - cos", apart), table=rows
+                list(apart["normalised"] - apart["free"]), converged, why=_means_by_model("1 - cos", apart), table=rows
             ),
             "polygon": Evidence.exact(max(gaps), why=f"At most {max(gaps):.1e} over {len(gaps)} K."),
             "decay-spreads": Evidence(
-                list(spread["decayed"] - spread["normalised"]), why=_means_in_words("Variation", spread)
+                list(spread["decayed"] - spread["normalised"]), why=_means_by_model("Variation", spread)
             ),
         }
 
@@ -130,7 +130,7 @@ class LowDimension(Study):
             for key, group in results.groups("d", "K", "model")
         ]
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         count = max(k for d, k in SIZES[results.profile] if d == 2)  # pyright: ignore[reportArgumentType]
         picture, axes = figure(1, len(MODELS), size=(2.2, 2.35))
         for axis, model in zip(axes[0], MODELS, strict=True):
@@ -197,5 +197,5 @@ def by_seed(results: Results, measure: Callable[[Trace], float]) -> np.ndarray:
     return np.array([np.mean([measure(entry.value) for entry in results.where(seed=seed)]) for seed in seeds])
 
 
-def _means_in_words(name: str, values: Mapping[str, np.ndarray]) -> str:
+def _means_by_model(name: str, values: Mapping[str, np.ndarray]) -> str:
     return f"{name}: " + ", ".join(f"{model} {found.mean():.2g}" for model, found in values.items()) + "."

@@ -12,7 +12,7 @@ from .._common.seeds import rank_correlation
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Below, Claim, Evidence
-from ..pictures import COLOURS, Picture, band, figure
+from ..pictures import COLOURS, Figure, band, figure
 from ._nets import normalized
 
 WIDTHS: Mapping[Profile, tuple[int, ...]] = {
@@ -114,7 +114,7 @@ class RandomLabels(Study):
         names = ("accuracy", "loss", "nc1", "nc2", "nc3")
         return [{**entry.labels, **{name: entry.value.final()[name] for name in names}} for entry in results]
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         widths = results.labels("width")
         picture, axes = figure(1, 4, size=(1.9, 1.9))
         for axis, name in zip(axes[0], ("accuracy", "nc1", "nc2", "nc3"), strict=True):

@@ -11,7 +11,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Between, Claim, Evidence, known
-from ..pictures import COLOURS, GREY, Picture, band, figure, legend_below
+from ..pictures import COLOURS, GREY, Figure, band, figure, legend_below
 
 METHODS = {
     "gradient descent": ("armijo", 150),
@@ -140,9 +140,9 @@ class Speed(Study):
         found: dict[str, Evidence] = {}
         for method in METHODS:
             values = ratios(results, method, PRIMARY, "accuracy")
-            found[f"accuracy, {method}"] = Evidence(values, why=_iterations_in_words(table, method, "accuracy"))
+            found[f"accuracy, {method}"] = Evidence(values, why=_comparison_in_words(table, method, "accuracy"))
             by_target = {target: Evidence(ratios(results, method, PRIMARY, target)) for target in NC1}
-            found[f"nc1, {method}"] = _over_all_targets(by_target, _iterations_in_words(table, method, *NC1), table)
+            found[f"nc1, {method}"] = _over_all_targets(by_target, _comparison_in_words(table, method, *NC1), table)
         gaps = {method: ratios(results, method, PRIMARY, "accuracy") for method in METHODS}
         greater = np.array(gaps[TR]) / np.array(gaps[GD])
         similar = np.array(gaps[CG]) / np.array(gaps[GD])
@@ -161,7 +161,7 @@ class Speed(Study):
             "any-start": Evidence(
                 list(every.min(0)),
                 why=("It depends on the start. " if depends else "")
-                + _iterations_in_words(table, GD, "accuracy", *NC1, starts=tuple(STARTS)),
+                + _comparison_in_words(table, GD, "accuracy", *NC1, starts=tuple(STARTS)),
                 table=table,
             ),
         }
@@ -176,7 +176,7 @@ class Speed(Study):
             rows.append(row)
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(2, len(METHODS), size=(2.3, 1.75))
         models = (NORMALISED, *STARTS)
         for column, method in enumerate(METHODS):
@@ -241,7 +241,7 @@ def _target_column(target: str | float) -> str:
     return "iterations_to_accuracy" if target == "accuracy" else f"iterations_to_nc1_{target:g}"
 
 
-def _iterations_in_words(
+def _comparison_in_words(
     table: list[dict[str, Any]], method: str, *targets: str | float, starts: tuple[str, ...] = (PRIMARY,)
 ) -> str:
     """Mean iterations in words: normalised against regularised, by target and start."""

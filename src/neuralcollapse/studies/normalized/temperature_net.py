@@ -11,7 +11,7 @@ from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Below, Between, Claim, Evidence, known
-from ..pictures import GREY, MARKERS, Picture, band, figure, legend_below, property_name, shades
+from ..pictures import GREY, MARKERS, Figure, band, figure, legend_below, property_name, shades
 from ._nets import CODE, PROVENANCE, TEXT, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, normalized
 
 CLASSES = 10
@@ -137,7 +137,7 @@ class TemperatureNet(Study):
             for entry in results
         ]
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         text = _with_own_width(results)
         temperatures = text.labels("temperature")
         colours = shades(len(temperatures))

@@ -11,7 +11,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Between, Claim, Evidence, known
-from ..pictures import COLOURS, MARKERS, Picture, band, figure, legend_below, property_name, shades
+from ..pictures import COLOURS, MARKERS, Figure, band, figure, legend_below, property_name, shades
 
 CLASSES, PER_CLASS, DIM = 10, 5, 32
 TEMPERATURES = (0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0)
@@ -128,14 +128,14 @@ class TemperatureUFM(Study):
                 high,
                 why=f"The factor is {readings[0]:.2f} over tau = 0.1 to 10 and {readings[1]:.2f} over the whole list "
                 "(means over the trials): "
-                + ", ".join(f"{_iterations_in_words(row['iterations_to_accuracy'])} at {row['tau']:g}" for row in rows)
+                + ", ".join(f"{_count_in_words(row['iterations_to_accuracy'])} at {row['tau']:g}" for row in rows)
                 + ".",
                 table=rows,
             ),
             "nc1-rate": Evidence(
                 alike,
                 why=f"Iterations to NC1 <= {COLLAPSED:g}: "
-                + ", ".join(f"{_iterations_in_words(row['iterations_to_collapse'])} at {row['tau']:g}" for row in rows)
+                + ", ".join(f"{_count_in_words(row['iterations_to_collapse'])} at {row['tau']:g}" for row in rows)
                 + ".",
             ),
             "nc1": Evidence(ended, why=_medians_in_words(rows, "nc1")),
@@ -156,7 +156,7 @@ class TemperatureUFM(Study):
             rows.append({"tau": tau, "trials": len(group), **speed, **middle, "share_left": left})
         return rows
 
-    def draw(self, results: Results) -> Picture:
+    def draw(self, results: Results) -> Figure:
         temperatures = results.labels("tau")
         colours = shades(len(temperatures))
         picture, axes = figure(2, len(METRICS), size=(2.0, 1.75))
@@ -224,7 +224,7 @@ def _mean_iterations(group: Results, iterations: Callable[[Trace], float]) -> fl
     return float(np.mean([iterations(entry.value) for entry in group]))
 
 
-def _iterations_in_words(iterations: float | None) -> str:
+def _count_in_words(iterations: float | None) -> str:
     return f"more than {ITERATIONS}" if iterations is None else f"{iterations:.3g}"
 
 

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from ... import __version__, losses
+from ..._support.files import JSONObject
 from ..._support.model_fields import MODEL_WORDS, ModelField, models_by_fields
 from ..._support.notation import typeset
 from ...losses import LogitLoss
@@ -15,7 +16,7 @@ from ._network import LARGEST_UPLOAD, SUFFIXES
 
 __all__ = ["describe_page"]
 
-RANGES: dict[str, dict[str, Any]] = {
+RANGES: dict[str, JSONObject] = {
     "focal.gamma": {"min": 0, "max": 10, "step": 0.1},
     "label-smoothing.alpha": {"min": 0, "max": 0.95, "step": 0.01},
     "squared-error.alpha": {"min": 0.1, "max": 100, "log": True},
@@ -24,7 +25,7 @@ RANGES: dict[str, dict[str, Any]] = {
 """Sliders' ranges; a parameter without one is a plain field."""
 
 
-def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
+def describe_page(results: bool, places: Sequence[str] = ()) -> JSONObject:
     """For the page's controls; ``places`` are the names of runs and files given at the start."""
     models = models_by_fields()
     return {
@@ -45,7 +46,7 @@ def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _describe_loss(name: str) -> dict[str, Any]:
+def _describe_loss(name: str) -> JSONObject:
     loss = losses.get(name)
     parameters = [
         {"name": field.name, "value": getattr(loss, field.name), **RANGES.get(f"{name}.{field.name}", {})}
@@ -69,10 +70,10 @@ def _start_value(field: ModelField) -> Any:
     return field.slider[0] if field.required or field.default is None else field.default
 
 
-def _describe_field(field: ModelField) -> dict[str, Any]:
+def _describe_field(field: ModelField) -> JSONObject:
     """A model's field as the form asks for it."""
     low, high = field.slider
-    slider: dict[str, Any] = {"min": low, "max": high}
+    slider: JSONObject = {"min": low, "max": high}
     if field.kind == "scale":
         slider |= {"log": True} if high >= 1000 * low else {"step": low}
     return {

@@ -9,12 +9,12 @@ import json
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -27,6 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..._support.checks import one_line
+from ..._support.files import JSONObject
 from ..network import digits_sample
 from ..theme import style_sheet
 from ._about import describe_page
@@ -39,6 +40,8 @@ from ._results import ResultsFolder, UnknownStudyError
 from ._solve import InterruptedSolveError, SolveRequest
 
 __all__ = ["Guard", "Pages"]
+
+Worked = TypeVar("Worked")
 
 LOG = logging.getLogger(__name__)
 LARGEST_JSON = 64 << 10
@@ -121,7 +124,7 @@ class Pages:
         self.board = Board()
         self.files = _static_files()
         self.working = asyncio.Lock()
-        answers: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
+        answers: dict[str, Callable[[dict[str, str]], JSONObject]] = {
             "about": self._about,
             "optimum": lambda query: describe_optimum(Fields(query)),
             "least": lambda query: describe_least(Fields(query)),
@@ -161,17 +164,17 @@ class Pages:
         content = self._results().picture(_query_fields(request).get("study", ""))
         return Response(content, media_type=TYPES[".svg"], headers={"Content-Security-Policy": PICTURE_POLICY})
 
-    def _asking(self, answer: Callable[[dict[str, str]], dict[str, Any]]) -> Callable[[Request], Any]:
+    def _asking(self, answer: Callable[[dict[str, str]], JSONObject]) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
             return _json_response(200, await run_in_threadpool(answer, _query_fields(request)))
 
         return respond
 
-    def _about(self, query: dict[str, str]) -> dict[str, Any]:
+    def _about(self, query: dict[str, str]) -> JSONObject:
         Fields(query).finish()
         return describe_page(self.results is not None, [path.name or str(path) for path in self.places])
 
-    def _studies(self, query: dict[str, str]) -> dict[str, Any]:
+    def _studies(self, query: dict[str, str]) -> JSONObject:
         Fields(query).finish()
         return self._results().studies()
 
@@ -212,7 +215,7 @@ class Pages:
         fields = Fields(_query_fields(request))
         return _json_response(200, await self._work(lambda: describe_place(fields, self.places)))
 
-    async def _work(self, function: Callable[[], Any]) -> Any:
+    async def _work(self, function: Callable[[], Worked]) -> Worked:
         try:
             await asyncio.wait_for(self.working.acquire(), BUSY_SECONDS)
         except TimeoutError:
@@ -223,7 +226,7 @@ class Pages:
             self.working.release()
 
 
-def _measured(whole: Path, parts: Sequence[Upload]) -> dict[str, Any]:
+def _measured(whole: Path, parts: Sequence[Upload]) -> JSONObject:
     """The body cut into its files, in a folder of their own, and measured."""
     folder = whole.parent / "files"
     folder.mkdir()
@@ -255,7 +258,7 @@ def _query_pairs(request: Request, most: int = 250) -> list[tuple[str, str]]:
         raise RefusedError(400, "malformed address, or too many fields") from None
 
 
-async def _json_body(request: Request, largest: int) -> dict[str, Any]:
+async def _json_body(request: Request, largest: int) -> JSONObject:
     _check_type(request, "application/json")
     body = bytearray()
     await _receive(request, _stated_length(request, largest), body.extend)
@@ -268,7 +271,7 @@ async def _json_body(request: Request, largest: int) -> dict[str, Any]:
     return given
 
 
-async def _receive(request: Request, length: int, keep: Callable[[bytes], Any]) -> None:
+async def _receive(request: Request, length: int, keep: Callable[[bytes], object]) -> None:
     left = length
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -300,7 +303,7 @@ def _stated_length(request: Request, largest: int) -> int:
 # What goes out ------------------------------------------------------------------------------------------------------
 
 
-def _json_response(status: int, value: Any) -> Response:
+def _json_response(status: int, value: object) -> Response:
     text = json.dumps(_json_ready(value), allow_nan=False).encode()
     return Response(text, status, media_type="application/json; charset=utf-8")
 
@@ -340,7 +343,7 @@ async def _internal(request: Request, error: Exception) -> Response:
     return _error_response(500, f"internal error: {type(error).__name__}")
 
 
-def _json_ready(value: Any) -> Any:
+def _json_ready(value: object) -> object:
     """``value`` with null for every number that is not finite, and plain numbers for numpy's."""
     if isinstance(value, dict):
         return {key: _json_ready(entry) for key, entry in value.items()}

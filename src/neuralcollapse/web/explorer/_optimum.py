@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from ..._support.files import JSONObject
 from ...landscape import psi, xi
 from ...losses import LogitLoss
 from ...ufm import (
@@ -30,7 +32,7 @@ LARGEST_RAY = 200_000
 """Entries of H up to which the objective is evaluated along a ray."""
 
 
-def describe_optimum(fields: Fields) -> dict[str, Any]:
+def describe_optimum(fields: Fields) -> JSONObject:
     """All that the page shows of a model's global minimum."""
     problem = problem_of(fields, LIMITS)
     fields.finish()
@@ -65,7 +67,7 @@ def _bound_from_more_dimensions(problem: Problem) -> float | None:
     return wider.value if wider is not None and wider.proved else None
 
 
-def _by_dimension(problem: Problem) -> dict[str, Any] | None:
+def _by_dimension(problem: Problem) -> JSONObject | None:
     """The closed-form value for d up to K + 2, where one is known below d = K-1: for the squared error."""
     if not isinstance(problem, RegularizedUFM) or problem.loss.contrastive:
         return None
@@ -76,7 +78,7 @@ def _by_dimension(problem: Problem) -> dict[str, Any] | None:
     return {"dims": dims, "values": [None if one is None else one.value for one in found]}
 
 
-def _grams(problem: Problem, optimum: Optimum) -> dict[str, Any]:
+def _grams(problem: Problem, optimum: Optimum) -> JSONObject:
     blocks = {"means": optimum.mean_gram}
     if problem.has_classifier:
         blocks = {"weight": optimum.weight_gram, **blocks}
@@ -131,7 +133,7 @@ def class_rows(problem: Problem, point: Point) -> Tensor:
     )
 
 
-def _view_of_optimum(problem: Problem, optimum: Optimum) -> dict[str, Any] | None:
+def _view_of_optimum(problem: Problem, optimum: Optimum) -> JSONObject | None:
     """Classifier and class means where three dimensions can show them: K <= 4, or d <= 3."""
     if (problem.num_classes > 4 and problem.dim > 3) or optimum.regime == "zero":
         return None
@@ -149,7 +151,7 @@ def _view_of_optimum(problem: Problem, optimum: Optimum) -> dict[str, Any] | Non
 # Curves -------------------------------------------------------------------------------------------------------------
 
 
-def _curve_facts(name: str, title: str, x: Any, y: Any, labels: tuple[str, str], **more: Any) -> dict[str, Any]:
+def _curve_facts(name: str, title: str, x: ArrayLike, y: ArrayLike, labels: tuple[str, str], **more: Any) -> JSONObject:
     return {
         "name": name,
         "title": title,
@@ -163,7 +165,7 @@ def _curve_facts(name: str, title: str, x: Any, y: Any, labels: tuple[str, str],
     }
 
 
-def _curves_of(problem: Problem, optimum: Optimum | None) -> list[dict[str, Any]]:
+def _curves_of(problem: Problem, optimum: Optimum | None) -> list[JSONObject]:
     if isinstance(problem, RegularizedUFM):
         return _decay_curves(problem) if problem.loss.contrastive else _ray_curves(problem, optimum)
     if isinstance(problem, NormalizedUFM):
@@ -172,7 +174,7 @@ def _curves_of(problem: Problem, optimum: Optimum | None) -> list[dict[str, Any]
     return [_cosine_curve(problem), *_by_temperature(problem)]
 
 
-def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
+def _decay_curves(problem: RegularizedUFM) -> list[JSONObject]:
     """The same objective over rho = |W|_F^2 (xi) and over t, the sum of z_j - z_y (psi); bounds for every d."""
     if problem.mu == 0:
         return []
@@ -203,7 +205,7 @@ def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
     ]
 
 
-def _ray_curves(problem: RegularizedUFM, optimum: Optimum | None) -> list[dict[str, Any]]:
+def _ray_curves(problem: RegularizedUFM, optimum: Optimum | None) -> list[JSONObject]:
     """The objective at c times the optimum's W and H, for losses without a margin form."""
     if optimum is None or optimum.logit_scale == 0 or problem.num_samples * problem.dim > LARGEST_RAY:
         return []
@@ -214,7 +216,7 @@ def _ray_curves(problem: RegularizedUFM, optimum: Optimum | None) -> list[dict[s
     return [_curve_facts("ray", title, scale, values, ("c", "objective"), minimum=[1.0, optimum.value])]
 
 
-def _margin_curve(problem: NormalizedUFM) -> list[dict[str, Any]]:
+def _margin_curve(problem: NormalizedUFM) -> list[JSONObject]:
     """ell(a), with the largest margin that unit rows allow."""
     loss, count = problem.loss, problem.num_classes
     if not (isinstance(loss, LogitLoss) and loss.contrastive):
@@ -235,11 +237,11 @@ def _margin_curve(problem: NormalizedUFM) -> list[dict[str, Any]]:
     ]
 
 
-def _cosine_curve(problem: ContrastiveUFM) -> dict[str, Any]:
+def _cosine_curve(problem: ContrastiveUFM) -> JSONObject:
     """The loss of collapsed features over the common cosine c of the classes: log(n-1 + n (K-1) exp(tau^2 (c-1)))."""
     count, per_class, square = problem.num_classes, problem.counts[0], problem.temperature**2
 
-    def value(cosine: Any) -> Any:
+    def value(cosine: float | np.ndarray) -> float | np.ndarray:
         return np.log(per_class - 1 + per_class * (count - 1) * np.exp(square * (cosine - 1)))
 
     lowest = -1 / (count - 1)
@@ -249,7 +251,7 @@ def _cosine_curve(problem: ContrastiveUFM) -> dict[str, Any]:
     return _curve_facts("cosine", title, cosine, value(cosine), labels, minimum=[lowest, float(value(lowest))])
 
 
-def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[dict[str, Any]]:
+def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[JSONObject]:
     """The optimal value over the temperature."""
     given = problem.parameters()
     temperatures = np.linspace(0, 2.5 * problem.temperature, 61)[1:]

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..._support.files import JSONObject
 from ...ufm import Problem, Trace, solve
 from ._fields import Fields, Limits, problem_of
 from ._optimum import class_rows, flat_view
@@ -49,7 +49,7 @@ class SolveRequest:
         fields.finish()
         return request
 
-    def run(self, stopped: Callable[[], bool]) -> dict[str, Any]:
+    def run(self, stopped: Callable[[], bool]) -> JSONObject:
         """Solve, certify, and look at the way; :class:`InterruptedSolveError` as soon as ``stopped()`` says so."""
 
         def on_record(_: object) -> None:
@@ -75,7 +75,7 @@ class SolveRequest:
             ),
         }
 
-    def _solve(self, max_iter: int, seconds: float, on_record: Callable[[Any], None]) -> Trace:
+    def _solve(self, max_iter: int, seconds: float, on_record: Callable[[JSONObject], None]) -> Trace:
         return solve(
             self.problem,
             self.method,
@@ -87,7 +87,7 @@ class SolveRequest:
             on_record=on_record,
         )
 
-    def _view(self, trace: Trace, on_record: Callable[[Any], None]) -> dict[str, Any]:
+    def _view(self, trace: Trace, on_record: Callable[[JSONObject], None]) -> JSONObject:
         """Points along the way, in the three directions that carry most of the last one.
 
         A solve is the same whenever it is repeated, so the point after m iterations is that of a solve with

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..._support.files import JSONObject
 from ...metrics import METRICS, CollapseReport
 from ...metrics.report.gauges import gauges, headline
 
@@ -44,14 +45,14 @@ def describe_network(
     *,
     layers: Mapping[str, CollapseReport] | None = None,
     notes: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> JSONObject:
     """Everything that the page shows of one state of a network, as plain values for JSON.
 
     ``features`` and ``labels`` are those of the report, or a part of them; without them there are gauges and metrics
     alone. ``layers`` are reports of the layers' outputs, in order.
     """
     found = gauges(report)
-    result: dict[str, Any] = {
+    result: JSONObject = {
         "title": report.sizes if report.layer is None else f"{report.sizes}; layer {report.layer}",
         "headline": headline(found),
         "accuracy": report.accuracy,
@@ -75,7 +76,7 @@ def describe_network(
     return result
 
 
-def _metric_facts(name: str, report: CollapseReport) -> dict[str, Any]:
+def _metric_facts(name: str, report: CollapseReport) -> JSONObject:
     metric = METRICS[name]
     return {
         "name": name,
@@ -108,7 +109,7 @@ def _class_spreads(report: CollapseReport) -> list[float] | None:
     return _five_decimals(values)
 
 
-def _margin_facts(report: CollapseReport) -> dict[str, Any] | None:
+def _margin_facts(report: CollapseReport) -> JSONObject | None:
     curve = report.cosine_margins
     if curve is None or not curve.shape[0]:
         return None
@@ -118,7 +119,7 @@ def _margin_facts(report: CollapseReport) -> dict[str, Any] | None:
     return {"share": _five_decimals(share), "margin": _five_decimals(curve[picked]), "at_collapse": at_collapse}
 
 
-def _layer_facts(layers: Mapping[str, CollapseReport] | None) -> list[dict[str, Any]]:
+def _layer_facts(layers: Mapping[str, CollapseReport] | None) -> list[JSONObject]:
     return [
         {
             "name": name,
@@ -130,7 +131,7 @@ def _layer_facts(layers: Mapping[str, CollapseReport] | None) -> list[dict[str, 
     ]
 
 
-def _views(features: Rows, labels: Labels, weight: Tensor | None, classes: int) -> dict[str, Any]:
+def _views(features: Rows, labels: Labels, weight: Tensor | None, classes: int) -> JSONObject:
     counts = torch.bincount(labels, minlength=classes)[:classes].double()
     sums = torch.zeros(classes, features.shape[1], dtype=torch.float64).index_add_(0, labels, features)
     means = sums / counts.clamp(min=1)[:, None]
@@ -153,7 +154,7 @@ def _views(features: Rows, labels: Labels, weight: Tensor | None, classes: int) 
 
 def _view_of_means(
     features: Rows, labels: Labels, centred: Tensor, centre: Tensor, weight: Tensor | None, kept: Tensor
-) -> dict[str, Any]:
+) -> JSONObject:
     """Class means, classifier rows and some samples in the main directions of means and classifier together.
 
     The unit is the root mean square distance of a class mean from h_G; classifier rows are scaled to the same.
@@ -178,7 +179,7 @@ def _view_of_means(
     }
 
 
-def _worst_pair(features: Rows, labels: Labels, means: Tensor, kept: Tensor) -> dict[str, Any] | None:
+def _worst_pair(features: Rows, labels: Labels, means: Tensor, kept: Tensor) -> JSONObject | None:
     """The two classes with the largest (v_i + v_j) / (2 |m_i - m_j|^2), and their samples along m_j - m_i.
 
     On that axis m_i is at 0 and m_j at 1.

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..._support.files import JSONObject
 from ...data import load
 from ...metrics import CollapseReport, measure, measure_files, measure_layers, open_arrays
 from ...metrics.files.shards import collect, encode, find_files
@@ -32,7 +33,7 @@ PICTURE_ROWS = 20_000
 """Samples that pictures of files are made from."""
 LAYER_METRICS = ("nc1", "nc1_quotient")
 
-Frame = dict[str, Any]
+Frame = JSONObject
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class Network:
     frames: tuple[Frame, ...]
     history: tuple[Mapping[str, Any], ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONObject:
         """Plain values for JSON."""
         return {"title": self.title, "frames": list(self.frames), "history": [dict(row) for row in self.history]}
 
 
-def frame(name: str, step: float | None, network: dict[str, Any]) -> Frame:
+def frame(name: str, step: float | None, network: JSONObject) -> Frame:
     """One state: what it is called, where it stands in time, and what :func:`describe_network` says."""
     return {"name": name, "step": step, "network": network}
 
@@ -111,7 +112,7 @@ def _tensor_or_none(values: Any) -> Tensor | None:
     return torch.from_numpy(values.copy())
 
 
-def _layers_in(files: Sequence[Path]) -> dict[str, Any] | None:
+def _layers_in(files: Sequence[Path]) -> JSONObject | None:
     """A file of ``features.NAME`` arrays, one a layer: the last one in full, all of them layer by layer."""
     if len(files) != 1:
         return None
@@ -135,7 +136,7 @@ def _layers_in(files: Sequence[Path]) -> dict[str, Any] | None:
 
 def network_of_model(
     model: nn.Module,
-    loader: Any,
+    loader: Iterable[Any],
     *,
     layer: str | None = None,
     num_classes: int | None = None,
@@ -144,7 +145,7 @@ def network_of_model(
     class_names: Sequence[str] | None = None,
     max_batches: int | None = None,
     layers: bool | Sequence[str] = True,
-) -> tuple[CollapseReport, dict[str, Any]]:
+) -> tuple[CollapseReport, JSONObject]:
     """The report of a model on a loader, with intervals, and what the page shows of it.
 
     The model and every random state are left as they were found. ``layers``: the layers to look at besides the
@@ -200,7 +201,7 @@ def _captured_rows(
 
 def _by_layer(
     model: nn.Module,
-    loader: Any,
+    loader: Iterable[Any],
     names: Sequence[str] | None,
     num_classes: int | None,
     forward: Forward | None,
@@ -289,6 +290,6 @@ def _sample_text() -> str:
     return json.dumps(Network(title, tuple(frames)).to_dict())
 
 
-def digits_sample() -> dict[str, Any]:
+def digits_sample() -> JSONObject:
     """The sample of the page, trained when it is first asked for (a few seconds)."""
     return json.loads(_sample_text())

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..._support.files import write_text
+from ..._support.files import JSONObject, write_text
 from ..._support.theme import CLASSES, GREY, series_colour, series_mark
 from ...frames import simplex_etf
 from ...metrics import METRICS
@@ -115,7 +115,7 @@ def _file_of(name: str) -> Markup:
     return Markup((Path(__file__).parent / "page" / name).read_text(encoding="utf-8"))
 
 
-def _losses(home: Path, facts: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[_Loss]:
+def _losses(home: Path, facts: Mapping[str, Any], rows: list[JSONObject]) -> list[_Loss]:
     places = {(c["labels"]["what"], c["labels"]["loss"]): home / "cells" / c["key"] for c in facts["cells"]}
     return [
         _Loss(spec, Run.open(places["net", spec] / "run"), Trace.load(places["model", spec] / "trace"), row)
@@ -123,7 +123,7 @@ def _losses(home: Path, facts: Mapping[str, Any], rows: list[dict[str, Any]]) ->
     ]
 
 
-def _tiles(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _tiles(rows: list[JSONObject]) -> list[tuple[str, str]]:
     """The page's four numbers and what they are; each is the worst of the four losses."""
     fallen = min(row["nc1_at_epoch_1"] / row["nc1"] for row in rows)
     off = max(abs(row[f"{name}_net"] / row[f"{name}_predicted"] - 1) for row in rows for name in SIZES)
@@ -141,7 +141,7 @@ def _tiles(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
 # Pictures ----------------------------------------------------------------------------------------------------------
 
 
-def _watched_frames(found: list[_Loss]) -> dict[str, Any]:
+def _watched_frames(found: list[_Loss]) -> JSONObject:
     """What the script of the 3-D view reads."""
     paths = [read_json(one.run.folder / "watched.json", dict, ("classes", "frames")) for one in found]
     return {
@@ -305,14 +305,14 @@ def _gap_picture(found: list[_Loss]) -> Picture:
 # Tables ------------------------------------------------------------------------------------------------------------
 
 
-def _rows_by_loss(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def _rows_by_loss(rows: list[JSONObject]) -> list[tuple[str, JSONObject]]:
     return list(zip(LOSS_WORDS.values(), rows, strict=True))
 
 
-def _size_table(rows: list[dict[str, Any]]) -> Table | None:
+def _size_table(rows: list[JSONObject]) -> Table | None:
     lines = []
     for loss, row in _rows_by_loss(rows):
-        line: dict[str, Any] = {"loss": loss}
+        line: JSONObject = {"loss": loss}
         for name, sign in SIZES.items():
             predicted, measured = row[f"{name}_predicted"], row[f"{name}_net"]
             off = f"{100 * (measured / predicted - 1):+.1f} %".replace("-", "−")
@@ -324,7 +324,7 @@ def _size_table(rows: list[dict[str, Any]]) -> Table | None:
     return table and Table(table.caption, table.headings, table.rows, [False] + [True] * (len(table.headings) - 1))
 
 
-def _certificate_table(rows: list[dict[str, Any]]) -> Table | None:
+def _certificate_table(rows: list[JSONObject]) -> Table | None:
     lines = [
         {
             "loss": loss,
@@ -338,7 +338,7 @@ def _certificate_table(rows: list[dict[str, Any]]) -> Table | None:
     return table_of("The model of each loss, solved from a random start.", lines)
 
 
-def _accuracy_table(rows: list[dict[str, Any]]) -> Table | None:
+def _accuracy_table(rows: list[JSONObject]) -> Table | None:
     names = ("train_accuracy", "test_accuracy", "nc1", "nc2", "nc3", "nc4_mismatch")
     lines = [{"loss": loss, **{name: row[name] for name in names}} for loss, row in _rows_by_loss(rows)]
     return table_of("At the last epoch: accuracies, and the four measures on the training set.", lines)

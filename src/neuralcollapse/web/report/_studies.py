@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..._support.files import JSONObject
 from ..._support.notation import typeset_fields
 from ...studies import Variation, tables_of_parts
 from ._numbers import heading, shown
@@ -35,7 +36,7 @@ def study_section(folder: Path, anchor: str) -> Section:
         raise ValueError(f"{path}: not the outcome of a study ({error!r})") from error
 
 
-def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
+def _section(folder: Path, anchor: str, facts: JSONObject) -> Section:
     timing = optional_json(folder / "timing.json", dict)
     seconds = [value for value in timing.values() if value is not None]
     rows = table_of("The numbers behind the picture.", optional_json(folder / "table.json", list))
@@ -160,7 +161,7 @@ def _texts_of_settings(table: Table | None) -> Table | None:
     return table and Table(table.caption, table.headings, table.rows, [False] * len(table.headings))
 
 
-def common_and_own(specs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def common_and_own(specs: Sequence[Mapping[str, Any]]) -> tuple[JSONObject, list[JSONObject]]:
     """The settings that all have, and those of each besides.
 
     >>> common_and_own([{"K": 4, "seed": 0}, {"K": 4, "seed": 1}])
@@ -171,8 +172,8 @@ def common_and_own(specs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], 
     return common, [{name: value for name, value in spec.items() if name not in common} for spec in specs]
 
 
-def _flat_settings(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat_settings(spec: Mapping[str, Any], prefix: str = "") -> JSONObject:
+    flat: JSONObject = {}
     for name, value in spec.items():
         if isinstance(value, dict):
             flat |= _flat_settings(value, prefix if name in ("plan", "arguments") else f"{prefix}{name} ")

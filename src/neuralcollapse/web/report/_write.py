@@ -35,10 +35,10 @@ def write(folders: str | Path | Iterable[str | Path], out: str | Path = "report.
     if target.is_dir():
         raise ValueError(f"{target}: is a folder; name a file such as {target / 'report.html'}")
     with locked(target.parent, f".{target.name}.lock"):
-        return _write_page(given, target)
+        return _write_report(given, target)
 
 
-def _write_page(given: Sequence[str | Path], target: Path) -> Path:
+def _write_report(given: Sequence[str | Path], target: Path) -> Path:
     found = sections(given)
     live = any(picture.charts for section in found for picture in section.pictures)
     values = {"title": "Neural collapse: results", "sections": found, "counts": _counts(found)}
