@@ -170,8 +170,9 @@ def _work(data: str, model: str) -> float:
     """The floating-point operations of a net on one image of a data set."""
     source = _source(data)
     channels, height, width = source.image_shape
-    size = getattr(source, "size", None)  # of images that are made smaller
-    shape = (channels, size or height, size or width)
+    # Image sources can make their images smaller, and repeat their grey values.
+    size, repeated = getattr(source, "size", None), getattr(source, "channels", None)
+    shape = (repeated or channels, size or height, size or width)
     net = create(model, shape, source.num_classes).eval()
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad():
