@@ -192,6 +192,9 @@ def _finish(trainer: Trainer, files: RunFolder, save_features: bool) -> None:
         return
     trainer.model.eval()
     summary: JSONObject = {"epochs": trainer.epoch, "best": files.best or None}
+    sizes = torch.bincount(trainer.data.train.labels, minlength=trainer.data.num_classes).tolist()
+    if len(set(sizes)) > 1:
+        summary["class_sizes"] = sizes
     needed = {"train": trainer.data.train} if trainer.plan.decay_on == "features" else {}
     if save_features:
         needed = {"train": trainer.data.train, "test": trainer.data.test}

@@ -53,7 +53,8 @@ def matching_model(plan: Plan, counts: Sequence[int], dim: int) -> RegularizedUF
 def closed_form_loss(run: Run) -> float | None:
     """The training loss alone, without decay, at the global minimum of the matching model.
 
-    None where no model matches, where no minimum is known in closed form, or where the run does not say its sizes.
+    None where no model matches, where no minimum is known in closed form, where classes differ in size, or where the
+    run does not say its sizes.
     """
     counts, dim = _sizes_of_run(run)
     if not counts or run.plan.imbalance is not None or run.plan.random_labels:
@@ -120,6 +121,7 @@ def _sizes_of_run(run: Run) -> tuple[list[int], int]:
         with safe_open(str(folder / "model.safetensors"), framework="pt") as file:
             name = next(key for key in set(file.keys()) if key.startswith("head.") and key.endswith("weight"))
             dim = file.get_slice(name).get_shape()[1]
+        unequal = samples % classes != 0 or "class_sizes" in (run.done or {})
     except (OSError, ValueError, KeyError, TypeError, StopIteration, SafetensorError):
         return [], 0
-    return ([samples // classes] * classes, dim) if samples % classes == 0 else ([], 0)
+    return ([], 0) if unequal else ([samples // classes] * classes, dim)
