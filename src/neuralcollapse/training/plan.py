@@ -91,7 +91,7 @@ class Plan(BaseModel):
     measure: Literal["log", "every"] | tuple[int, ...] = "log"
     """Epochs after which loss, accuracy and neural collapse are measured: log-spaced, every one, or these."""
     metrics: tuple[str, ...] | None = None
-    """Names of the metrics to measure; all of them when not given."""
+    """Names of the metrics to measure; those of the core when not given."""
     intervals: float | None = Field(None, gt=0, lt=1)
     """The level of confidence intervals of the metrics, such as 0.95; a row then has them under ``intervals``."""
 
@@ -143,7 +143,7 @@ class Plan(BaseModel):
     def decays_per_loss(self, train_size: int) -> tuple[float, float, float] | None:
         """Decays of W, H and b as ``nc.ufm.RegularizedUFM`` takes them, with the loss of weight one.
 
-        ``None`` where the plan does not put decay on features.
+        ``None`` where the plan does not put decay on features, or on features of norm one, whose decay has no gradient.
 
         Args:
             train_size: The number N of training samples.
