@@ -35,6 +35,9 @@ from _tables import machine
 
 import neuralcollapse as nc
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "evidence"))
+from figures import SIZES_COLUMNS, cells_of_sizes
+
 SIZES = [
     (50_000, 512, 10),
     (50_000, 512, 100),
@@ -285,25 +288,8 @@ def near_collapse():
     return found
 
 
-NAMES_OF_COLUMNS = (
-    "N, d, K|(c) limit|ours|/ limit|(a)|/ ours|(b)|/ ours|streamed|with margins|core|/ ours|all|/ ours|memory|"
-    "error ours|error (a)|error (b)"
-)
-HEADER = "| " + " | ".join(NAMES_OF_COLUMNS.split("|")) + " |\n|" + "---|" * len(NAMES_OF_COLUMNS.split("|"))
-
-
-def cells(row):
-    """A row of the table."""
-    best, error, ours = row["seconds"], row["errors"], row["seconds"]["ours"]
-    found = [", ".join(str(row[name]) for name in ("samples", "dim", "classes"))]
-    found += [f"{best['limit']:.3f}", f"{ours:.3f}", f"{ours / best['limit']:.2f}"]
-    for name in ("direct", "accumulate"):
-        found += [f"{best[name]:.2f}", f"{best[name] / ours:.1f}x"]
-    found += [f"{best['streamed']:.2f}", f"{best['margins']:.2f}"]
-    for name in ("core", "all"):
-        found += [f"{best[name]:.2f}", f"{best[name] / ours:.1f}x"] if name in best else ["-", "-"]
-    found.append(f"{row['memory'] / 2**20:.0f} MB")
-    return "| " + " | ".join(found + [f"{error[name]:.0e}" for name in ("ours", "direct", "accumulate")]) + " |"
+def print_row(cells):
+    print("| " + " | ".join(cells) + " |", flush=True)
 
 
 def main():
@@ -322,14 +308,15 @@ def main():
         sizes = [tuple(int(part) for part in text.split("x")) for text in options.sizes.split(",")]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; "
           f"{'processor ' if options.cpu else ''}seconds, minimum of several rounds\n")  # fmt: skip
-    print(HEADER)
+    print_row(SIZES_COLUMNS)
+    print("|" + "---|" * len(SIZES_COLUMNS))
     rows = []
     for size in sizes:
         large = size[0] * size[1] > 2e7
         best, error, memory = row(size, clock, 3 if large else 7, 1 if size[2] >= 10_000 else 2)
         sizes_of = dict(zip(("samples", "dim", "classes"), size, strict=True))
         rows.append({**sizes_of, "seconds": best, "errors": error, "memory": memory})
-        print(cells(rows[-1]), flush=True)
+        print_row(cells_of_sizes(rows[-1]))
     near = near_collapse()
     streams = stream(clock, *((2000, 64, 1024, 4) if options.quick else ()))
     small = stream(clock, *((2000, 64, 256, 16) if options.quick else (50_257, 768, 2048, 24)))

@@ -134,13 +134,11 @@ def bench(name: str) -> str:
 def bench_metrics() -> str:
     """docs/metrics.md: nc1 to nc4 against two usual ways and the limit of the machine."""
     facts = _read("bench/metrics")
-    columns = ["N, d, K", "(c) limit", "ours", "/ limit", "(a)", "/ ours", "(b)", "/ ours", "streamed", "with margins"]
-    columns += ["core", "/ ours", "all", "/ ours", "memory", "error ours", "error (a)", "error (b)"]
     stream, small = facts["stream"], facts["small_stream"]
     speeds = stream["tokens_per_second"]
     wide = max((row for row in facts["sizes"] if "all" in row["seconds"]), key=lambda row: row["dim"])
     return (
-        f"{_machine(facts['machine'])}\n\n{_table(columns, [_cells(row) for row in facts['sizes']])}\n\n"
+        f"{_machine(facts['machine'])}\n\n{_table(SIZES_COLUMNS, [cells_of_sizes(row) for row in facts['sizes']])}\n\n"
         f"The nc4 of these ratios is `nc4_bias`, which costs nothing beyond the class means. Against nc1..nc4 with the "
         f"decisions of `nc4_mismatch` and the margins, core takes "
         f"{wide['seconds']['core'] / wide['seconds']['margins']:.1f} times as long at d = {wide['dim']}, and all "
@@ -161,7 +159,14 @@ def bench_near() -> str:
     return _table(["spread", "ours", "(a)", "(b)"], rows)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+SIZES_COLUMNS = [
+    *("N, d, K", "(c) limit", "ours", "/ limit", "(a)", "/ ours", "(b)", "/ ours", "streamed", "with margins"),
+    *("core", "/ ours", "all", "/ ours", "memory", "error ours", "error (a)", "error (b)"),
+]
+
+
+def cells_of_sizes(row: dict[str, Any]) -> list[str]:
+    """A row under ``SIZES_COLUMNS``, on the page as while the benchmark runs."""
     best, error, ours = row["seconds"], row["errors"], row["seconds"]["ours"]
     found = [", ".join(str(row[name]) for name in ("samples", "dim", "classes"))]
     found += [f"{best['limit']:.3f}", f"{ours:.3f}", f"{ours / best['limit']:.2f}"]

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 import neuralcollapse as nc
 from neuralcollapse.cli import main
-from neuralcollapse.cli.measure import _bytes
+from neuralcollapse.cli.measure import _bytes_in_words
 
 
 def arrays():
@@ -65,14 +65,17 @@ def test_options(tmp_path, capsys):
     np.savez(tmp_path / "a.npz", **parts, out_of_distribution=np.ones((3, 6)))
     chosen = json.loads(output(capsys, tmp_path / "a.npz", "--json", "--metrics", "nc1, nc5_ood", "--passes", 2))
     assert list(chosen)[:2] == ["nc1", "nc5_ood"]
-    assert chosen["nc5_ood"] is not None
+    outside = nc.measure(*(parts[name] for name in ("features", "labels", "weight", "bias")), metrics="nc5_ood",
+                         out_of_distribution=np.ones((3, 6)))  # fmt: skip
+    assert chosen["nc5_ood"] == pytest.approx(outside["nc5_ood"])
     del parts["weight"], parts["bias"]
     np.savez(tmp_path / "b.npz", **(parts | {"labels": np.where(parts["labels"] == 1, 3, parts["labels"])}))
     absent = json.loads(output(capsys, tmp_path / "b.npz", "--json"))
     assert absent["nc1"] is None
     assert "class 1 has no samples" in absent["reasons"]["nc1"]
     present = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--present-only"))
-    assert present["nc1"] is not None
+    three = np.unique(np.where(parts["labels"] == 1, 3, parts["labels"]), return_inverse=True)[1]
+    assert present["nc1"] == pytest.approx(nc.measure(parts["features"], three, metrics="nc1").nc1)
     more = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--classes", 9, "--global-mean", "classes"))
     assert more["num_classes"] == 9
     ignored = json.loads(output(capsys, tmp_path / "b.npz", "--json", "--ignore-label", 3, "--classes", 4))
@@ -205,7 +208,7 @@ def test_shards_intervals_and_a_summary_of_twelve_lines(tmp_path, capsys, monkey
     [("0", 0), ("500", 500), ("4GB", 4 * 10**9), ("1 GiB", 2**30), ("1.5e3M", 1_500_000_000), ("2kb", 2000)],
 )
 def test_the_memory_limit_has_units(text, size):
-    assert _bytes(text) == size
+    assert _bytes_in_words(text) == size
 
 
 def test_the_old_name_of_the_memory_limit_works_and_says_so(tmp_path, capsys):

@@ -3,8 +3,9 @@
 import os
 import signal
 
+from neuralcollapse._support.checks import kind_and_line
 from neuralcollapse.studies import Calculation, Claim, Evidence, Holds, Planned, Results, Solve, Study, Train, engines
-from neuralcollapse.studies._running.engines.engine import Engine, Failure, one_line
+from neuralcollapse.studies._running.engines.engine import Engine, Failure
 from neuralcollapse.studies._running.store import run_cell
 from neuralcollapse.studies.pictures import figure
 from neuralcollapse.training import Plan
@@ -22,7 +23,7 @@ class Inline(Engine):
             try:
                 run_cell(cell, store.cell(cell), root)
             except (ValueError, OSError) as error:
-                yield Failure(cell, one_line(error))
+                yield Failure(cell, kind_and_line(error))
             else:
                 yield cell
 

@@ -7,10 +7,20 @@ from torch import nn
 import low_rank
 from neuralcollapse.data import Split
 from neuralcollapse.data._split import Normalisation
+from neuralcollapse.metrics.settings import Settings
 from neuralcollapse.models import Classifier, LinearHead
 from neuralcollapse.training import Plan
 from neuralcollapse.training._distributed import Team
 from neuralcollapse.training._measure import measure_split
+
+
+def test_a_plan_that_names_no_metrics_measures_the_core():
+    split, _, _ = low_rank_split()
+    model = Classifier(nn.Sequential(nn.Flatten(), low_rank.Net().trunk), LinearHead(low_rank.DIM, low_rank.CLASSES))
+    row = measure_split(Plan(data="digits"), model, split, Team(), torch.device("cpu"))
+    core = [metric.name for metric in Settings("core").chosen]
+    assert set(row) == {"loss", "accuracy", *core}
+    assert len(core) < len(Settings("all").chosen)
 
 
 def low_rank_split():

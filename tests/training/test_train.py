@@ -1,5 +1,6 @@
 """The loop: every loss, head and optimizer learns; decay acts as the theory says; runs are read back."""
 
+import dataclasses
 import json
 
 import pytest
@@ -9,6 +10,7 @@ import neuralcollapse as nc
 from neuralcollapse import losses
 from neuralcollapse.models import heads
 from neuralcollapse.training import Plan, Progress, RiemannianSGD, Run, TrainingStopped, optimizers, train
+from neuralcollapse.training import _train as train_module
 from neuralcollapse.training._distributed import Team
 from neuralcollapse.training._trainer import Trainer
 
@@ -402,3 +404,23 @@ def test_the_closed_form_loss_is_that_of_a_solve(tmp_path, bias):
     point = min((nc.ufm.solve(model, seed=seed, tol=1e-10) for seed in range(3)), key=lambda trace: trace.value).point
     residual = point.H @ point.W.T + (0 if point.b is None else point.b) - torch.eye(10).double()[model.labels]
     assert nc.training.closed_form_loss(run) == pytest.approx(float(residual.square().sum()) / 60, rel=1e-6)
+
+
+def test_classes_of_unequal_sizes_have_no_closed_form_loss(tmp_path, monkeypatch):
+    """As those of MNIST, whose 60,000 images could be ten classes of equal size."""
+    plan = nc.training.Plan(
+        data="synthetic:num_classes=4,dim=8,per_class=6", model="mlp:width=8,depth=1", decay_on="features",
+        weight_decay=0.02, feature_decay=0.004, epochs=1, metrics=("nc1",),
+    )  # fmt: skip
+    equal = nc.training.train(plan, tmp_path / "equal")
+    assert nc.training.closed_form_loss(equal) is not None
+    assert "class_sizes" not in equal.done
+
+    def uneven(*arguments, **options):
+        data = nc.data.load(*arguments, **options)
+        return dataclasses.replace(data, train=data.train.select(torch.arange(20)))
+
+    monkeypatch.setattr(train_module, "load", uneven)
+    run = nc.training.train(plan, tmp_path / "uneven")
+    assert run.done["class_sizes"] == [6, 6, 6, 2]
+    assert nc.training.closed_form_loss(run) is None

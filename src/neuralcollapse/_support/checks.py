@@ -18,6 +18,8 @@ __all__ = [
     "describe",
     "flag",
     "integer",
+    "kind_and_line",
+    "one_line",
     "positive_scale",
     "real",
     "unusual_tensor",
@@ -42,6 +44,26 @@ def describe(value: object) -> str:
     except ValueError:  # Python refuses to write integers of more than 4300 digits
         return f"a {type(value).__name__} too long to show"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def one_line(error: BaseException, longest: int | None = None) -> str:
+    r"""What an error says, in one line of at most ``longest`` characters; its kind where it says nothing.
+
+    >>> one_line(ValueError("no such\\n    folder")), one_line(ValueError("long story"), 7), one_line(KeyError())
+    ('no such folder', 'long...', 'KeyError')
+    """
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if longest is None or len(text) <= longest else text[: longest - 3] + "..."
+
+
+def kind_and_line(error: BaseException) -> str:
+    """The error as one line that begins with its kind.
+
+    >>> kind_and_line(ValueError("no such folder")), kind_and_line(KeyError())
+    ('ValueError: no such folder', 'KeyError')
+    """
+    kind, text = type(error).__name__, one_line(error)
+    return kind if text == kind else f"{kind}: {text}"
 
 
 def unusual_tensor(value: object) -> str | None:

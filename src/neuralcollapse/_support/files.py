@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 try:
     import fcntl
@@ -25,7 +25,7 @@ except ImportError:  # on Windows
     fcntl = None
 
 __all__ = [
-    "JsonObject",
+    "JSONObject",
     "atomic_write",
     "damaged",
     "digest",
@@ -39,9 +39,8 @@ __all__ = [
     "write_text",
 ]
 
-
-JsonObject = dict[str, Any]
-"""An object of a JSON file: what its entries are, whoever reads them checks."""
+JSONObject: TypeAlias = dict[str, Any]
+"""What is written as a JSON object, or read as one: values that JSON can hold, by name."""
 
 
 def atomic_write(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
@@ -155,12 +154,12 @@ def damaged(folder: Path, stated: Mapping[str, str]) -> str | None:
     return None
 
 
-def sealed(facts: Mapping[str, object]) -> JsonObject:
+def sealed(facts: Mapping[str, object]) -> JSONObject:
     """``facts`` with a checksum of themselves."""
     return {**facts, SEAL: _checksum_of(facts)}
 
 
-def unsealed(facts: object, always: bool = False) -> JsonObject:
+def unsealed(facts: object, always: bool = False) -> JSONObject:
     """What :func:`sealed` was given; ValueError where the checksum does not match.
 
     Facts without one are believed (old files have none), unless such files have had one ``always``, as those that state

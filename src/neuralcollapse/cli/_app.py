@@ -7,7 +7,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from typing import Any
 
 import cyclopts
 
@@ -41,7 +40,7 @@ app = cyclopts.App(
 app.register_install_completion_command(help="Let the shell (bash, zsh, fish) complete commands and options.")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """One JSON value on stdout and nothing else (NaN and infinity are not JSON: they raise)."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 

@@ -39,7 +39,7 @@ class _Options:
         for name in ("num_classes", "dim"):
             if getattr(self, name) is None:
                 raise ValueError(f"{mine[name].option} is missing: it names the model's size")
-        for name, one in _fields().items():
+        for name, one in _all_fields().items():
             if name not in mine and name != "loss" and getattr(self, name) is not None:
                 raise ValueError(f"{one.option} does not belong to the {kind} model")
         if "loss" not in mine:
@@ -78,7 +78,7 @@ class _Options:
         return "regularized" if self.temperature is None else "normalized"
 
 
-def _fields() -> dict[str, ModelField]:
+def _all_fields() -> dict[str, ModelField]:
     """The fields of all models, by name."""
     return {one.name: one for fields in models_by_fields().values() for one in fields}
 
@@ -88,16 +88,20 @@ def problem_options() -> type[_Options]:
     kinds = Literal[tuple(models_by_fields())]  # pyright: ignore[reportInvalidTypeForm]
     words = "Model; without it: normalized if a temperature is given, contrastive for sc, else regularized."
     types: dict[str, Any] = {
-        "loss": Annotated[str, Parameter(help=_fields()["loss"].words)],
+        "loss": Annotated[str, Parameter(help=_all_fields()["loss"].words)],
         "model": Annotated[kinds | None, Parameter(help=words)],
     }
-    types |= {name: Annotated[_type(one) | None, _parameter(one)] for name, one in _fields().items() if name != "loss"}
+    types |= {
+        name: Annotated[_option_type(one) | None, _parameter(one)]
+        for name, one in _all_fields().items()
+        if name != "loss"
+    }
     body = {**dict.fromkeys(types), "loss": "ce", "__annotations__": types, "__module__": __name__}
     made = type("ProblemOptions", (_Options,), {**body, "__doc__": _Options.__doc__})
     return Parameter(name="*")(dataclass(frozen=True)(made))
 
 
-def _type(one: ModelField) -> Any:
+def _option_type(one: ModelField) -> Any:
     if one.kind == "choice":
         return Literal[one.choices]
     return {"integer": int, "scale": float, "counts": tuple[str, ...], "loss": str}[one.kind]

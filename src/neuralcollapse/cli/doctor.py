@@ -93,6 +93,8 @@ def _warnings() -> list[str]:
 
     import torch
 
+    from .._support.checks import one_line
+
     found = _unmet()
     threads, cores = torch.get_num_threads(), os.cpu_count() or 1
     if threads > cores:
@@ -103,10 +105,9 @@ def _warnings() -> list[str]:
         if importlib.util.find_spec("torchvision") is not None:
             importlib.import_module("torchvision")
     except Exception as error:
-        text = " ".join(str(error).split())[:120]
         found.append(
-            f"torchvision does not fit torch {torch.__version__} ({text}): uninstall it, or install the one for this "
-            "torch; torchmetrics and transformers import it"
+            f"torchvision does not fit torch {torch.__version__} ({one_line(error, 120)}): uninstall it, or install "
+            "the one for this torch; torchmetrics and transformers import it"
         )
     return found
 

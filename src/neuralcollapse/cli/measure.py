@@ -126,13 +126,13 @@ def measure(
         "present_only": present_only,
         "min_samples": min_samples,
         "ignore_label": ignore_label,
-        "memory_limit": _bytes(memory_limit) if memory is None else _gigabytes(memory),
+        "memory_limit": _bytes_in_words(memory_limit) if memory is None else _gigabytes(memory),
         "intervals": intervals,
         "groups": groups,
         "precision": precision_named(precision),
     }
     if layers:
-        reports = _layers(files, options)
+        reports = _measure_layers(files, options)
     else:
         from ..metrics import measure_files
 
@@ -146,11 +146,11 @@ def measure(
     if json:
         print_json({"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict())
         return 0
-    _show(reports, all, out)
+    _print_reports(reports, all, out)
     return 0
 
 
-def _bytes(text: str) -> int:
+def _bytes_in_words(text: str) -> int:
     """A number of bytes, perhaps with a unit."""
     from .._support.checks import real
 
@@ -168,10 +168,10 @@ def _bytes(text: str) -> int:
 def _gigabytes(memory: float) -> int:
     """What --memory, the name up to 0.1, meant."""
     sys.stderr.write("neuralcollapse: --memory is called --memory-limit now and takes bytes or 4GB; it goes with 0.3\n")
-    return _bytes(f"{memory}GB")
+    return _bytes_in_words(f"{memory}GB")
 
 
-def _show(reports: "dict[str, CollapseReport]", everything: bool, out: Path | None) -> None:
+def _print_reports(reports: "dict[str, CollapseReport]", everything: bool, out: Path | None) -> None:
     from rich.text import Text
 
     from ..metrics import metric_table, summary
@@ -222,7 +222,7 @@ class _Shards:
             self._bar.console.print(f"measuring {text}{', ' + left if left else ''}", highlight=False)
 
 
-def _layers(files: tuple[str, ...], options: dict[str, Any]) -> "dict[str, CollapseReport]":
+def _measure_layers(files: tuple[str, ...], options: dict[str, Any]) -> "dict[str, CollapseReport]":
     from ..metrics import measure as measure_features
     from ..metrics import open_arrays
     from ..metrics.precision import coarser

@@ -9,6 +9,8 @@ from cyclopts import Parameter
 from ._app import app
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..studies import Outcome
 
 
@@ -146,18 +148,18 @@ def demo(
         terminal(stderr=True, soft_wrap=True).print(f"failed: {name}: {error}")
         return 1
     path = write_demo(out)
-    _show(outcome, path)
+    _print_demo(outcome, path)
     return 0
 
 
-def _show(outcome: "Outcome", path: Path) -> None:
+def _print_demo(outcome: "Outcome", path: Path) -> None:
     import json
 
     from ._output.progress import MARKS
     from ._output.terminal import say_next, styled_text, terminal
 
     console = terminal(soft_wrap=True)
-    console.print(_table(json.loads((outcome.folder / "table.json").read_text(encoding="utf-8"))))
+    console.print(_demo_table(json.loads((outcome.folder / "table.json").read_text(encoding="utf-8"))))
     for part in outcome.parts:
         console.print(styled_text((part.verdict, MARKS[part.verdict]), f": {part.says} {part.why}"))
     console.print()
@@ -170,7 +172,7 @@ def _show(outcome: "Outcome", path: Path) -> None:
     )
 
 
-def _table(rows: list[dict[str, Any]]) -> Any:
+def _demo_table(rows: list[dict[str, Any]]) -> "Table":
     from rich.table import Table
 
     from ._output.terminal import loss_text

@@ -1,7 +1,7 @@
 """``neuralcollapse results``: ask the results of all studies of a folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -63,9 +63,9 @@ def results(
         return
     console = terminal()
     most = limit if limit is not None else TERMINAL_ROWS if console.is_terminal else len(answer.rows)
-    rows = [[_text(value) for value in row] for row in answer.rows[:most]]
+    rows = [[_cell_text(value) for value in row] for row in answer.rows[:most]]
     if console.is_terminal:
-        _show(console, list(answer.columns), rows)
+        _print_differences(console, list(answer.columns), rows)
     else:
         write_tabs(answer.columns, rows)
     if len(answer.rows) > most:
@@ -75,7 +75,7 @@ def results(
     say_next('neuralcollapse results "select COLUMNS from runs where CONDITION"', f"neuralcollapse report {out}")
 
 
-def _show(console: "Console", columns: list[str], rows: list[list[str]]) -> None:
+def _print_differences(console: "Console", columns: list[str], rows: list[list[str]]) -> None:
     """A table of what differs from row to row, under a line of what does not."""
     from ._output.terminal import print_table
 
@@ -92,5 +92,5 @@ def _show(console: "Console", columns: list[str], rows: list[list[str]]) -> None
         console.print(f"no room for: {', '.join(left_out)}")
 
 
-def _text(value: Any) -> str:
+def _cell_text(value: object) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

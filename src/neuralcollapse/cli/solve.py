@@ -10,6 +10,8 @@ from ._app import app, print_json
 from ._problem_options import ProblemOptions
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..ufm import Point, Problem, Trace
 
 RECORD = ("value", "gap", "gradient_norm", "nc1", "nc2", "nc3", "accuracy")
@@ -59,7 +61,7 @@ def solve(
     from .._support.checks import MOST_TRIALS, integer
 
     model = (problem or ProblemOptions()).build()
-    begin = None if start is None else _start(start, model)
+    begin = None if start is None else _point_from_file(start, model)
     options: dict[str, Any] = {
         "tol": tol,
         "max_iter": max_iter,
@@ -72,7 +74,7 @@ def solve(
     if trials is None:
         if resume or workers is not None:
             raise ValueError(f"{'--resume' if resume else '--workers'} is for --trials")
-        return _one(model, method, begin, seed, options, out, json)
+        return _solve_once(model, method, begin, seed, options, out, json)
     integer("--trials", trials, minimum=1, maximum=MOST_TRIALS)
     if out is not None and out.suffix == ".safetensors":
         raise ValueError(f"--out {out}: --trials writes a folder, not a file")
@@ -81,16 +83,16 @@ def solve(
     if begin is not None and trials > 1 and perturbation == 0:
         raise ValueError("--trials from one --start are all the same: give a --perturbation")
     seeds = range(seed, seed + trials)
-    return _many(model, method, begin, seeds, options, out, resume, workers, json)
+    return _solve_many_starts(model, method, begin, seeds, options, out, resume, workers, json)
 
 
-def _start(path: Path, model: "Problem") -> "Point":
+def _point_from_file(path: Path, model: "Problem") -> "Point":
     from ..ufm import load_point
 
     return model.check(load_point(path)[0])
 
 
-def _one(
+def _solve_once(
     model: "Problem",
     method: str,
     begin: "Point | None",
@@ -109,7 +111,7 @@ def _one(
     with CountBar("iteration", options["max_iter"]) as show:
 
         def on_record(row: dict[str, Any]) -> None:
-            show(int(row["iteration"]), _numbers(row["value"], row["gap"]))
+            show(int(row["iteration"]), _numbers_of(row["value"], row["gap"]))
 
         trace = solve_problem(model, method, begin, seed, **{**options, "record": record}, on_record=on_record)
     if out is not None and out.suffix == ".safetensors":
@@ -121,7 +123,7 @@ def _one(
     else:
         console = terminal()
         console.print(repr(model))
-        console.print(_facts(trace))
+        console.print(_end_table(trace))
         console.print(f"{trace.outcome}: {trace.message}")
         if out is None:
             say_next("the same command with --out point.safetensors, then: neuralcollapse certify point.safetensors")
@@ -132,7 +134,7 @@ def _one(
     return 0 if trace.converged else 1
 
 
-def _many(
+def _solve_many_starts(
     model: "Problem",
     method: str,
     begin: "Point | None",
@@ -155,7 +157,7 @@ def _many(
             nonlocal done
             done += 1
             text = f"seed {trace.seed}: {trace.outcome}, "
-            show(done, text + _numbers(trace.value, _gap(trace)))
+            show(done, text + _numbers_of(trace.value, _gap_of(trace)))
 
         traces = solve_many(
             model,
@@ -188,7 +190,7 @@ def _many(
     else:
         console = terminal()
         console.print(repr(model))
-        console.print(_table(traces, seeds))
+        console.print(_starts_table(traces, seeds))
         console.print(f"{summary['converged']} of {len(traces)} converged")
         if out is not None:
             console.print(f"wrote {out}", soft_wrap=True)
@@ -196,11 +198,11 @@ def _many(
     return 0 if all(trace.converged for trace in traces) else 1
 
 
-def _facts(trace: "Trace") -> Any:
+def _end_table(trace: "Trace") -> "Table":
     from rich.table import Table
 
     table = Table(show_header=False)
-    gap = _gap(trace)
+    gap = _gap_of(trace)
     table.add_row("method", trace.method)
     table.add_row("outcome", trace.outcome)
     table.add_row("value", f"{trace.value:.12g}")
@@ -212,23 +214,23 @@ def _facts(trace: "Trace") -> Any:
     return table
 
 
-def _table(traces: "list[Trace]", seeds: range) -> Any:
+def _starts_table(traces: "list[Trace]", seeds: range) -> "Table":
     from rich.table import Table
 
     table = Table("seed", "outcome", "value", "gap", "iterations", "seconds")
     for seed, trace in zip(seeds, traces, strict=True):
-        gap = _gap(trace)
+        gap = _gap_of(trace)
         shown = "-" if gap is None else f"{gap:.2g}"
         cells = (trace.outcome, f"{trace.value:.12g}", shown, str(trace.iterations), f"{trace.seconds:.3g}")
         table.add_row(str(seed), *cells)
     return table
 
 
-def _gap(trace: "Trace") -> float | None:
+def _gap_of(trace: "Trace") -> float | None:
     gaps = trace.history.get("gap")
     return gaps[-1] if gaps else None
 
 
-def _numbers(value: float, gap: float | None) -> str:
+def _numbers_of(value: float, gap: float | None) -> str:
     text = f"value {value:.8g}" if math.isfinite(value) else f"value {value}"
     return text if gap is None else f"{text}, gap {gap:.2e}"

@@ -1,7 +1,7 @@
 """``neuralcollapse study``: list, show and run the papers' figures and tables."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -175,7 +175,7 @@ def run(
     if fresh and resume:
         raise ValueError("--fresh and --resume exclude each other")
     size = layer.check_profile(profile)
-    chosen = _varied(_chosen(names, part, size), setting or [], seeds)
+    chosen = _varied_study(_chosen_studies(names, part, size), setting or [], seeds)
     if first_steps is not None:
         return _first_steps(chosen, size, first_steps, root)
     with StudiesBar() as display:
@@ -253,7 +253,7 @@ def evidence(
     say_next("make results")
 
 
-def _chosen(names: tuple[str, ...], part: str | None, profile: "Profile") -> "list[Study]":
+def _chosen_studies(names: tuple[str, ...], part: str | None, profile: "Profile") -> "list[Study]":
     from .. import studies as layer
 
     if not names and part is None:
@@ -271,7 +271,7 @@ def _chosen(names: tuple[str, ...], part: str | None, profile: "Profile") -> "li
     return kept
 
 
-def _varied(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "list[Study]":
+def _varied_study(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "list[Study]":
     from ..studies import parse_settings
 
     if not settings and seeds is None:
@@ -283,7 +283,7 @@ def _varied(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "l
     return [one.vary(parse_settings(settings), numbers) for one in chosen]
 
 
-def _first_steps(chosen: "list[Study]", profile: Any, steps: int, root: Path | None) -> int:
+def _first_steps(chosen: "list[Study]", profile: "Profile", steps: int, root: Path | None) -> int:
     from ..studies import first_steps
 
     console = terminal(soft_wrap=True)

@@ -142,7 +142,7 @@ def train(
     measure
         Epochs to measure at: log, every, or a list such as 1,10,100.
     metrics
-        Names of the metrics to measure, such as nc1 nc2 (default: all).
+        Names of the metrics to measure, such as nc1 nc2 (default: the core).
     intervals
         Level of confidence intervals of the metrics, such as 0.95 (default: none).
     resume

@@ -48,13 +48,13 @@ def unpack(archive: Path, members: Mapping[str, tuple[Path, str]], limit: int) -
                 target, md5 = missing.pop(member.name)
                 content = stream.extractfile(member)
                 assert isinstance(content, BufferedIOBase)
-                _write(archive, content, target, md5)
+                _write_member(archive, content, target, md5)
                 if not missing:
                     return
     raise DataError(f"{archive}: does not hold {', '.join(sorted(missing))}")
 
 
-def _write(archive: Path, content: BufferedIOBase, target: Path, md5: str) -> None:
+def _write_member(archive: Path, content: BufferedIOBase, target: Path, md5: str) -> None:
     digest = hashlib.md5(usedforsecurity=False)
 
     def write(temporary: Path) -> None:

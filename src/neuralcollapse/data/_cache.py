@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from .._support.checks import one_line
 from .._support.files import atomic_write
 from ._sources import Arrays, Source
 
@@ -52,7 +53,7 @@ def cached(name: str, source: Source, root: Path) -> Tensors:
     """The data set from its cache, or from its files with a cache written for the next time."""
     path = cache_path(name, source, root)
     fingerprint = _fingerprint(source, root)
-    found = _open(path, fingerprint)
+    found = _open_cache(path, fingerprint)
     if found is not None:
         return found
     arrays = source.read(root)
@@ -62,7 +63,7 @@ def cached(name: str, source: Source, root: Path) -> Tensors:
         "version": VERSION,
         "fingerprint": fingerprint,
         "classes": json.dumps(arrays.classes),
-        "checksums": json.dumps({part: _checksum(tensor) for part, tensor in parts.items()}),
+        "checksums": json.dumps({part: _crc_of(tensor) for part, tensor in parts.items()}),
     }
     try:
         _remove_stale(path)
@@ -72,8 +73,8 @@ def cached(name: str, source: Source, root: Path) -> Tensors:
             raise
         return as_tensors(arrays, f"files (no cache: {error.strerror})")
     except SafetensorError as error:  # how a full disk shows while safetensors writes
-        return as_tensors(arrays, f"files (no cache: {' '.join(str(error).split())})")
-    return _open(path, fingerprint) or tensors
+        return as_tensors(arrays, f"files (no cache: {one_line(error)})")
+    return _open_cache(path, fingerprint) or tensors
 
 
 def verify_cache(path: Path) -> str | None:
@@ -83,9 +84,9 @@ def verify_cache(path: Path) -> str | None:
             stated = json.loads((file.metadata() or {}).get("checksums", "{}"))
         tensors = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        return f"cannot be read: {' '.join(str(error).split())}"
+        return f"cannot be read: {one_line(error)}"
     for part in PARTS:
-        if part not in tensors or stated.get(part) != _checksum(tensors[part]):
+        if part not in tensors or stated.get(part) != _crc_of(tensors[part]):
             return f"{part} does not match its checksum"
     return None
 
@@ -96,7 +97,7 @@ def as_tensors(arrays: Arrays, origin: str) -> Tensors:
     return Tensors(*parts, classes=arrays.classes, origin=origin)
 
 
-def _open(path: Path, fingerprint: str) -> Tensors | None:
+def _open_cache(path: Path, fingerprint: str) -> Tensors | None:
     if not path.exists() or verify_cache(path) is not None:
         return None
     try:
@@ -117,7 +118,7 @@ def _fingerprint(source: Source, root: Path) -> str:
     return json.dumps([repr(source), states])
 
 
-def _checksum(tensor: Tensor) -> int:
+def _crc_of(tensor: Tensor) -> int:
     return zlib.crc32(tensor.contiguous().view(torch.uint8).numpy().data)
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .._support.checks import one_line
+
 __all__ = ["DataError", "reading"]
 
 
@@ -25,13 +27,8 @@ def reading(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename is not None:
             raise
-        raise DataError(f"{path}: {_line(error)}") from error
+        raise DataError(f"{path}: {one_line(error, 200)}") from error
     except MemoryError as error:
         raise DataError(f"{path}: claims more data than fits in memory") from error
     except Exception as error:
-        raise DataError(f"{path}: {_line(error)}") from error
-
-
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:197] + "..."
+        raise DataError(f"{path}: {one_line(error, 200)}") from error

@@ -85,7 +85,7 @@ def load(
         flag("random_labels", random_labels)
     if random_labels and imbalance is not None:
         raise ValueError("imbalance and random_labels exclude each other: give one of them")
-    tensors, facts = _read(key, source, root, flag("cache", cache))
+    tensors, facts = _read_source(key, source, root, flag("cache", cache))
     train = _whole(tensors.train_images, tensors.train_labels, len(tensors.classes))
     test = _whole(tensors.test_images, tensors.test_labels, len(tensors.classes))
     if per_class is not None:
@@ -116,7 +116,9 @@ def root_folder(root: str | os.PathLike[str] | None) -> Path | None:
     return Path(given) if given else None
 
 
-def _read(key: str, source: Source, root: str | os.PathLike[str] | None, cache: bool) -> tuple[Tensors, dict[str, Any]]:
+def _read_source(
+    key: str, source: Source, root: str | os.PathLike[str] | None, cache: bool
+) -> tuple[Tensors, dict[str, Any]]:
     if source.embedded:
         arrays = source.read(Path())
         return as_tensors(arrays, "embedded"), {**arrays.facts, "origin": "embedded"}

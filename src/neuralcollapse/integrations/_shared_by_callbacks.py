@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..metrics import CollapseReport
 from ..metrics.inputs import NonFiniteError
 
 __all__ = ["Skips", "report_state", "restored_report"]
+
+Measured = TypeVar("Measured")
 
 log = logging.getLogger("neuralcollapse")
 
@@ -18,7 +20,7 @@ class Skips:
     def __init__(self) -> None:
         self.reasons: list[tuple[float, str]] = []
 
-    def __call__(self, step: float, measure: Callable[[], Any]) -> Any:
+    def __call__(self, step: float, measure: Callable[[], Measured]) -> Measured | None:
         """The result of ``measure``; ``None`` where features or weights are not finite."""
         try:
             return measure()

@@ -136,7 +136,7 @@ class LightningCollapse(Callback):
             return False
         return trainer.state.fn != "fit" or (trainer.current_epoch + 1) % self._every == 0
 
-    def _open(self, trainer: Trainer, pl_module: LightningModule, loaders: Any) -> None:
+    def _open(self, trainer: Trainer, pl_module: LightningModule, loaders: object) -> None:
         if self._loader is None and self._due(trainer):
             reader = _StepReader(trainer, pl_module, self._forward, self._labels)
             self._watched = _Watched(pl_module, self._options, reader, loaders, trainer.world_size > 1)
@@ -230,7 +230,9 @@ class LightningCollapse(Callback):
 class _Watched:
     """One run of the validation or test loop: a measurement for each of its loaders."""
 
-    def __init__(self, module: LightningModule, options: Options, reader: "_StepReader", loaders: Any, together: bool):
+    def __init__(
+        self, module: LightningModule, options: Options, reader: "_StepReader", loaders: object, together: bool
+    ):
         self.loaders = list(loaders) if isinstance(loaders, list | tuple) else [loaders]
         self._module, self._options, self._reader = module, options, reader
         self._team = MeasuringTeam(None, together)

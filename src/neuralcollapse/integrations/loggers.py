@@ -30,7 +30,7 @@ class Logger(Protocol):
         ...
 
 
-def _number(name: str, value: Any) -> float | None:
+def _plain_number(name: str, value: Any) -> float | None:
     """A plain number; ``None`` for none and for what is not finite, which JSON has no word for."""
     if value is None or isinstance(value, bool):
         return None if value is None else int(value)
@@ -42,11 +42,11 @@ def _number(name: str, value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _row(step: float, report: CollapseReport, split: str, extra: Extra) -> dict[str, Any]:
+def _history_row(step: float, report: CollapseReport, split: str, extra: Extra) -> dict[str, Any]:
     clash = set(extra) & ({"epoch", "split"} | set(report.values))
     if clash:
         raise ValueError(f"extra must not use the names {', '.join(sorted(clash))}")
-    numbers = {name: _number(name, value) for name, value in extra.items()}
+    numbers = {name: _plain_number(name, value) for name, value in extra.items()}
     return {"epoch": step, "split": split, **numbers, **report.values}
 
 
@@ -65,7 +65,7 @@ class JSONLinesLogger(_FileLogger):
         self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
     ) -> None:
         """Append a line; a metric without a value is ``null``."""
-        line = json.dumps(_row(step, report, split, extra), allow_nan=False)
+        line = json.dumps(_history_row(step, report, split, extra), allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
@@ -77,7 +77,7 @@ class CSVLogger(_FileLogger):
         self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
     ) -> None:
         """Append a row; a metric without a value is an empty cell."""
-        row = {name: "" if value is None else value for name, value in _row(step, report, split, extra).items()}
+        row = {name: "" if value is None else value for name, value in _history_row(step, report, split, extra).items()}
         columns, earlier = self._read()
         new = [name for name in row if name not in columns]
         if columns and not new:
@@ -110,7 +110,7 @@ class TensorBoardLogger:
         self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
     ) -> None:
         """Write the metrics that have a value."""
-        row = _row(step, report, split, extra)
+        row = _history_row(step, report, split, extra)
         for name, value in row.items():
             if name not in ("epoch", "split") and value is not None:
                 self._writer.add_scalar(f"{split}/{name}", value, round(step))

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Sampler
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from .._support.checks import flag, integer
@@ -164,7 +164,9 @@ class TransformersCollapse(TrainerCallback):
             metrics.update(values)
         self._log(state, report, values, "eval")
 
-    def _measure_training(self, state: TrainerState, model: Any, train_dataloader: Any) -> None:
+    def _measure_training(
+        self, state: TrainerState, model: nn.Module | None, train_dataloader: Iterable[Any] | None
+    ) -> None:
         loader = self._loader
         if loader is None and train_dataloader is not None:
             loader = _same_data(train_dataloader, self._max_batches is not None)
@@ -175,7 +177,7 @@ class TransformersCollapse(TrainerCallback):
             self.history.append((_epoch(state), report))
             self._log(state, report, {self._prefix + name: value for name, value in report.scalars.items()}, "train")
 
-    def _report(self, state: TrainerState, model: Any, loader: Any) -> CollapseReport | None:
+    def _report(self, state: TrainerState, model: nn.Module, loader: Iterable[Any]) -> CollapseReport | None:
         reader = BatchReader(self._forward, self._labels)
         return self._skips(
             state.global_step,
@@ -209,7 +211,7 @@ def _trainer_above() -> Trainer | None:
     return None
 
 
-def _same_data(loader: Any, drawn: bool) -> Any:
+def _same_data(loader: Any, drawn: bool) -> Iterable[Any]:
     """The data of a trainer's loader in a loader of their own, each process with its share.
 
     The trainer's own loader is in the middle of an epoch, and counts and draws when it is read.
@@ -217,7 +219,7 @@ def _same_data(loader: Any, drawn: bool) -> Any:
     dataset, team = getattr(loader, "dataset", None), MeasuringTeam()
     if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         return loader
-    sampler: Any = None
+    sampler: Sampler[int] | None = None
     if team.size > 1:
         sampler = DistributedSampler(dataset, shuffle=drawn, seed=0)
     elif drawn:

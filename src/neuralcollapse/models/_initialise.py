@@ -50,7 +50,7 @@ def initialise(build: Callable[[], nn.Module], generator: Generator, init: Init 
     module.to_empty(device="cpu")
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
-            _convolution(layer, generator, init)
+            _initialise_convolution(layer, generator, init)
         elif isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
             layer.reset_parameters()
         elif isinstance(layer, nn.Linear):
@@ -61,7 +61,7 @@ def initialise(build: Callable[[], nn.Module], generator: Generator, init: Init 
 
 
 @torch.no_grad()
-def _convolution(layer: nn.Conv2d, generator: Generator, init: Init) -> None:
+def _initialise_convolution(layer: nn.Conv2d, generator: Generator, init: Init) -> None:
     area = layer.kernel_size[0] * layer.kernel_size[1]
     if init == "torch":
         bound = 1 / math.sqrt(layer.in_channels * area)

@@ -97,21 +97,21 @@ class _Block(nn.Module):
         super().__init__()
         if kind == "basic":
             self.body = nn.Sequential(
-                *_convolution(inputs, inner, 3, stride),
+                *_normalised_convolution(inputs, inner, 3, stride),
                 nn.ReLU(inplace=True),
-                *_convolution(inner, outputs, 3),
+                *_normalised_convolution(inner, outputs, 3),
             )
         else:
             self.body = nn.Sequential(
-                *_convolution(inputs, inner, 1),
+                *_normalised_convolution(inputs, inner, 1),
                 nn.ReLU(inplace=True),
-                *_convolution(inner, inner, 3, stride),
+                *_normalised_convolution(inner, inner, 3, stride),
                 nn.ReLU(inplace=True),
-                *_convolution(inner, outputs, 1),
+                *_normalised_convolution(inner, outputs, 1),
             )
         same = stride == 1 and inputs == outputs
         thinned = [_EveryOther()] if stride == 2 else []
-        self.shortcut = nn.Identity() if same else nn.Sequential(*thinned, *_convolution(inputs, outputs, 1))
+        self.shortcut = nn.Identity() if same else nn.Sequential(*thinned, *_normalised_convolution(inputs, outputs, 1))
         self.activation = nn.ReLU(inplace=True)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -131,14 +131,16 @@ class _EveryOther(nn.Module):
 
 def _stem(shape: Shape) -> nn.Sequential:
     if shape.stem == "cifar":
-        return nn.Sequential(*_convolution(shape.in_channels, shape.stem_width, 3), nn.ReLU(inplace=True))
+        return nn.Sequential(*_normalised_convolution(shape.in_channels, shape.stem_width, 3), nn.ReLU(inplace=True))
     return nn.Sequential(
-        *_convolution(shape.in_channels, shape.stem_width, 7, stride=2),
+        *_normalised_convolution(shape.in_channels, shape.stem_width, 7, stride=2),
         nn.ReLU(inplace=True),
         nn.MaxPool2d(3, stride=2, padding=1),
     )
 
 
-def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
+def _normalised_convolution(
+    inputs: int, outputs: int, kernel: int, stride: int = 1
+) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
     convolution = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
     return convolution, nn.BatchNorm2d(outputs)

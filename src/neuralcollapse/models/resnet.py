@@ -33,7 +33,7 @@ def resnet8(
 ) -> Classifier:
     """Three stages of one basic block, d = 4 * width: for small images such as the embedded digits."""
     shape = residual_shape("basic", (1, 1, 1), _planes(width), 1.0, feature_dim, in_channels, stem)
-    return _net(shape, num_classes, head, seed, init)
+    return _residual_classifier(shape, num_classes, head, seed, init)
 
 
 @nets.add("resnet18")
@@ -54,7 +54,7 @@ def resnet18(
     64
     """
     shape = residual_shape("basic", (2, 2, 2, 2), _planes(width), 1.0, feature_dim, in_channels, stem)
-    return _net(shape, num_classes, head, seed, init)
+    return _residual_classifier(shape, num_classes, head, seed, init)
 
 
 @nets.add("resnet50")
@@ -70,7 +70,7 @@ def resnet50(
 ) -> Classifier:
     """Four stages of 3, 4, 6 and 3 bottlenecks with expansion 4, d = 32 * width (2048 in the papers)."""
     shape = residual_shape("bottleneck", (3, 4, 6, 3), _planes(width), 1.0, feature_dim, in_channels, stem)
-    return _net(shape, num_classes, head, seed, init)
+    return _residual_classifier(shape, num_classes, head, seed, init)
 
 
 @nets.add("wide-resnet18", "wide_resnet18")
@@ -85,8 +85,8 @@ def wide_resnet18(
     init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """ResNet18 whose basic blocks have ``width`` times the planes between their two convolutions."""
-    shape = residual_shape("basic", (2, 2, 2, 2), BASE_WIDTH, _scale(width), feature_dim, in_channels, stem)
-    return _net(shape, num_classes, head, seed, init)
+    shape = residual_shape("basic", (2, 2, 2, 2), BASE_WIDTH, _checked_width(width), feature_dim, in_channels, stem)
+    return _residual_classifier(shape, num_classes, head, seed, init)
 
 
 @nets.add("wide-resnet50", "wide_resnet50")
@@ -101,17 +101,19 @@ def wide_resnet50(
     init: Init = "kaiming-fan-out",
 ) -> Classifier:
     """ResNet50 whose bottlenecks have ``width`` times the inner planes (6.1 to 67.0 M parameters)."""
-    shape = residual_shape("bottleneck", (3, 4, 6, 3), BASE_WIDTH, _scale(width), feature_dim, in_channels, stem)
-    return _net(shape, num_classes, head, seed, init)
+    shape = residual_shape(
+        "bottleneck", (3, 4, 6, 3), BASE_WIDTH, _checked_width(width), feature_dim, in_channels, stem
+    )
+    return _residual_classifier(shape, num_classes, head, seed, init)
 
 
 def _planes(width: int) -> int:
     return integer("width", width, minimum=1, maximum=LARGEST_WIDTH)
 
 
-def _scale(width: float) -> float:
+def _checked_width(width: float) -> float:
     return real("width", width, above=0.0, maximum=LARGEST_WIDTH / BASE_WIDTH)
 
 
-def _net(shape: Shape, num_classes: int, head: str, seed: int, init: Init) -> Classifier:
+def _residual_classifier(shape: Shape, num_classes: int, head: str, seed: int, init: Init) -> Classifier:
     return assemble(lambda: ResidualEncoder(shape), shape.feature_dim, num_classes, head, seed, init)

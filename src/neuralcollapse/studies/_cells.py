@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from .._support.files import write_json
+from .._support.files import JSONObject, write_json
 from .._support.registry import Registry
-from ..data import sources
+from ..data import Source, sources
 from ..models import create
 from ..training import Plan, Progress, Run, train
 from ..ufm import Problem, Trace, solve
 
-__all__ = ["Calculation", "Cell", "Solve", "Train", "calculations"]
+__all__ = ["Calculation", "Cell", "Solve", "Train", "calculations", "history_rows", "training_images"]
 
 FORMAT = 1
 """Counts up when cells of the same plan would give other results; old results are then not taken for new ones."""
@@ -30,7 +30,7 @@ FORMAT = 1
 Report = Callable[[float], None]
 """Takes the fraction of a cell that is done."""
 
-calculations: Registry[Callable[..., dict[str, Any]]] = Registry("calculation")
+calculations: Registry[Callable[..., JSONObject]] = Registry("calculation")
 """Functions that :class:`Calculation` cells call by name; they return what JSON can hold."""
 
 
@@ -40,7 +40,7 @@ class Cell(ABC):
     kind: ClassVar[str]
 
     @abstractmethod
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> JSONObject:
         """Everything that decides the result, as JSON."""
 
     @abstractmethod
@@ -57,14 +57,14 @@ class Cell(ABC):
 
     @staticmethod
     @abstractmethod
-    def rows(folder: Path) -> Iterator[dict[str, Any]]:
+    def rows(folder: Path) -> Iterator[JSONObject]:
         """The history for the index: ``step``, ``split`` and values by name."""
 
     def guess(self) -> float:
         """Roughly the seconds that it takes, to begin with the longest; siblings that have run tell it better."""
         return 1.0
 
-    def with_setting(self, name: str, value: Any) -> "Cell | None":
+    def with_setting(self, name: str, value: object) -> "Cell | None":
         """The cell with one of its settings changed; None if it has none of this name."""
         return None
 
@@ -98,7 +98,7 @@ class Train(Cell):
     """Whether to keep the final features of the training and test sets."""
     kind: ClassVar[str] = "train"
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> JSONObject:
         plan = self.plan.model_dump(mode="json")
         for name in LATER:
             if plan[name] is None:
@@ -123,19 +123,17 @@ class Train(Cell):
         return Run.open(folder / "run")
 
     def guess(self) -> float:
-        images, work = _images_and_work(self.plan.data, self.plan.model)
-        if self.plan.per_class is not None:
-            images = self.plan.per_class * _source(self.plan.data).num_classes
+        images, work = training_images(self.plan.data, self.plan.per_class), _work(self.plan.data, self.plan.model)
         # A step is about three forward passes; cores here do some 40 GFLOP/s, and the loop costs 20 microseconds.
         return 0.5 + self.plan.epochs * images * (3 * work / 4e10 + 2e-5)
 
-    def with_setting(self, name: str, value: Any) -> "Train | None":
+    def with_setting(self, name: str, value: object) -> "Train | None":
         if name not in Plan.model_fields:
             return None
         return replace(self, plan=Plan(**{**self.plan.model_dump(), name: value}))
 
     @staticmethod
-    def rows(folder: Path) -> Iterator[dict[str, Any]]:
+    def rows(folder: Path) -> Iterator[JSONObject]:
         for row in Run.open(folder / "run").history:
             yield {"step": row["epoch"], **{name: value for name, value in row.items() if name != "epoch"}}
 
@@ -152,23 +150,34 @@ class Train(Cell):
         return "loss " + ", ".join(f"{loss:.4g}" for loss in losses)
 
 
-def _source(data: str) -> Any:
+def _source(data: str) -> Source:
     name, arguments = sources.parse(data)
     return sources[name](**arguments)
 
 
-@lru_cache(maxsize=256)
-def _images_and_work(data: str, model: str) -> tuple[int, float]:
-    """Training images of a data set, and the floating-point operations of a net on one of them."""
+def training_images(data: str, per_class: int | None) -> int:
+    """Images that a net is trained on, before any are held out.
+
+    >>> training_images("digits", 12)
+    120
+    """
     source = _source(data)
-    channels, *sides = source.image_shape
-    side = getattr(source, "size", None)
-    shape = (channels, side, side) if side else (channels, *sides)
+    return source.train_size if per_class is None else per_class * source.num_classes
+
+
+@lru_cache(maxsize=256)
+def _work(data: str, model: str) -> float:
+    """The floating-point operations of a net on one image of a data set."""
+    source = _source(data)
+    channels, height, width = source.image_shape
+    # Image sources can make their images smaller, and repeat their grey values.
+    size, repeated = getattr(source, "size", None), getattr(source, "channels", None)
+    shape = (repeated or channels, size or height, size or width)
     net = create(model, shape, source.num_classes).eval()
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad():
         net(torch.zeros(1, *shape))
-    return source.train_size, float(counter.get_total_flops())
+    return float(counter.get_total_flops())
 
 
 class _Enough(Exception):  # noqa: N818 (not an error)
@@ -188,7 +197,7 @@ class Solve(Cell):
     """Factor of the seed's random start, for models that leave norms free."""
     kind: ClassVar[str] = "solve"
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> JSONObject:
         options = {name: list(value) if isinstance(value, tuple) else value for name, value in self.options.items()}
         problem = json.loads(self.problem.to_json())
         spec = {"problem": problem, "method": self.method, "seed": self.seed, "options": options}
@@ -210,7 +219,7 @@ class Solve(Cell):
         iterations = min(self.options.get("max_iter", 1000), 300)  # most end long before their last one
         return 0.1 + iterations * (1e-3 + 4e-9 * entries)
 
-    def with_setting(self, name: str, value: Any) -> "Solve | None":
+    def with_setting(self, name: str, value: object) -> "Solve | None":
         if name in ("method", "seed", "scale"):
             return replace(self, **{name: value})
         problem = json.loads(self.problem.to_json())
@@ -222,7 +231,7 @@ class Solve(Cell):
         return None
 
     @staticmethod
-    def rows(folder: Path) -> Iterator[dict[str, Any]]:
+    def rows(folder: Path) -> Iterator[JSONObject]:
         for row in Trace.load(folder / "trace").rows():
             values = {name: value for name, value in row.items() if name not in ("iteration", "seconds")}
             yield {"step": row["iteration"], "split": "train", **values}
@@ -243,23 +252,23 @@ class Calculation(Cell):
     arguments: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "calculation"
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> JSONObject:
         return {"name": self.name, "arguments": dict(self.arguments)}
 
     def run(self, folder: Path, *, root: str | None, report: Report) -> None:
         write_json(folder / "result.json", calculations[self.name](**self.arguments))
 
-    def read(self, folder: Path) -> dict[str, Any]:
+    def read(self, folder: Path) -> JSONObject:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         if not isinstance(result, dict) or not result:
             raise ValueError("result.json holds no results")
         return result
 
-    def with_setting(self, name: str, value: Any) -> "Calculation | None":
+    def with_setting(self, name: str, value: object) -> "Calculation | None":
         return replace(self, arguments={**self.arguments, name: value}) if name in self.arguments else None
 
     @staticmethod
-    def rows(folder: Path) -> Iterator[dict[str, Any]]:
+    def rows(folder: Path) -> Iterator[JSONObject]:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         numbers = {name: value for name, value in result.items() if isinstance(value, int | float)}
         if numbers:
@@ -272,6 +281,6 @@ class Calculation(Cell):
 KINDS: dict[str, type[Cell]] = {cell.kind: cell for cell in (Train, Solve, Calculation)}
 
 
-def history_rows(kind: str, folder: Path) -> Iterator[dict[str, Any]]:
+def history_rows(kind: str, folder: Path) -> Iterator[JSONObject]:
     """:meth:`Cell.rows` of the cell of this kind in ``folder``."""
     return KINDS[kind].rows(folder)

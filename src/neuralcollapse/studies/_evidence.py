@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._support.files import write_bytes, write_json
-from ..data import sources
+from .._support.checks import one_line
+from .._support.files import JSONObject, write_bytes, write_json
+from ._cells import training_images
 from ._study import Study, studies
 
 __all__ = ["claims_differ", "collect_evidence", "tables_of_parts"]
@@ -42,19 +43,19 @@ def collect_evidence(
             else:
                 said.append(f"{name}: left out, {reason}")
         except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-            said.append(f"{name}: left out, {path} cannot be used ({' '.join(str(error).split())})")
+            said.append(f"{name}: left out, {path} cannot be used ({one_line(error)})")
     if not copied:
         raise ValueError(f"{folder}: no finished study at profile {profile} to take as evidence")
     return said
 
 
-def tables_of_parts(tables: Mapping[str, list[dict[str, Any]]]) -> list[tuple[list[str], list[dict[str, Any]]]]:
+def tables_of_parts(tables: Mapping[str, list[JSONObject]]) -> list[tuple[list[str], list[JSONObject]]]:
     """The tables of a study's parts (``sensitivity`` in study.json), each once, with the parts that share it.
 
     >>> tables_of_parts({"gram": [{"loss": "ce"}], "test": [{"d": 3}], "residual": [{"loss": "ce"}]})
     [(['gram', 'residual'], [{'loss': 'ce'}]), (['test'], [{'d': 3}])]
     """
-    found: list[tuple[list[str], list[dict[str, Any]]]] = []
+    found: list[tuple[list[str], list[JSONObject]]] = []
     for name, rows in tables.items():
         names = next((names for names, known in found if known == rows), None)
         if names is None:
@@ -99,7 +100,7 @@ def _unfit(facts: Mapping[str, Any], profile: str, again: bool) -> str | None:
     return f"its claims have changed since ({differences[0]}); run it again" if differences else None
 
 
-def _condensed(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _condensed(facts: Mapping[str, Any]) -> JSONObject:
     cells = facts["cells"]
     plans = [cell["spec"]["plan"] for cell in cells if cell["kind"] == "train"]
     seeds = {cell["spec"].get("plan", cell["spec"].get("arguments", cell["spec"])).get("seed") for cell in cells}
@@ -108,16 +109,9 @@ def _condensed(facts: Mapping[str, Any]) -> dict[str, Any]:
         "cpu_minutes": round(facts["cpu_minutes"], 2),
         "cells": len(cells),
         "nets": len(plans),
-        "images": sorted({_images(plan) for plan in plans}),
+        "images": sorted({training_images(plan["data"], plan["per_class"]) for plan in plans}),
         "seeds": sorted(seed for seed in seeds if seed is not None),
     }
-
-
-def _images(plan: Mapping[str, Any]) -> int:
-    """Training images of a net, before any are held out."""
-    name, arguments = sources.parse(plan["data"])
-    source = sources[name](**arguments)
-    return source.train_size if plan["per_class"] is None else plan["per_class"] * source.num_classes
 
 
 def _copy_picture(folder: Path, target: Path) -> str:

@@ -1,20 +1,29 @@
 """What the cells of a study gave, found by their labels."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from ..training import Run
 from ..ufm import Trace
-
-__all__ = ["Planned", "Result", "Results"]
-
 from ._cells import Cell
 
-Label = Any  # a string, a number, a truth value or None
+__all__ = ["Planned", "Result", "Results", "name_of_labels"]
+
+Label: TypeAlias = Any
+"""A string, a number, a truth value or None."""
 Value = TypeVar("Value")
+
+
+def name_of_labels(labels: Mapping[str, Label]) -> str:
+    """The labels of a cell in one line, by which it is called.
+
+    >>> name_of_labels({"loss": "ce", "seed": 3})
+    'loss=ce, seed=3'
+    """
+    return ", ".join(f"{name}={value}" for name, value in labels.items())
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Planned:
     @property
     def name(self) -> str:
         """The labels in one line."""
-        return ", ".join(f"{name}={value}" for name, value in self.labels.items())
+        return name_of_labels(self.labels)
 
 
 @dataclass(frozen=True)
@@ -57,8 +66,11 @@ class Results(Sequence[Result[Any]]):
 
     def where(self, **labels: Label) -> "Results":
         """The results that have all of these labels."""
-        kept = (e for e in self.entries if all(e.labels.get(name) == value for name, value in labels.items()))
-        return Results(self.profile, tuple(kept))
+        return self.select(lambda entry: all(entry.labels.get(name) == value for name, value in labels.items()))
+
+    def select(self, condition: Callable[[Result[Any]], bool]) -> "Results":
+        """The results for which ``condition`` is true."""
+        return Results(self.profile, tuple(entry for entry in self.entries if condition(entry)))
 
     def only(self, **labels: Label) -> Any:
         """The value of the one result that has these labels; LookupError if there are none or several."""
@@ -80,7 +92,7 @@ class Results(Sequence[Result[Any]]):
 
     def final(self, name: str, split: str = "train") -> np.ndarray:
         """The last value of a metric, one a result; NaN where it is not defined."""
-        return np.array([_last(entry.value, name, split) for entry in self.entries], dtype=float)
+        return np.array([_final_value(entry.value, name, split) for entry in self.entries], dtype=float)
 
     def curves(self, name: str, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
         """Steps (epochs or iterations) and values of a metric, one row a result, for means and bands.
@@ -90,12 +102,12 @@ class Results(Sequence[Result[Any]]):
         """
         if not self.entries:
             raise LookupError(f"no results to draw {name!r} from")
-        pairs = [_curve(entry.value, name, split) for entry in self.entries]
+        pairs = [_curve_of(entry.value, name, split) for entry in self.entries]
         steps = np.unique(np.concatenate([x for x, _ in pairs]))
         return steps, np.array([np.interp(steps, x, y) for x, y in pairs])
 
 
-def _curve(value: Any, name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
+def _curve_of(value: object, name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(value, Run):
         steps, values = value.curve(name, split)
     elif isinstance(value, Trace):
@@ -105,7 +117,7 @@ def _curve(value: Any, name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(steps, dtype=float), np.array([np.nan if v is None else v for v in values], dtype=float)
 
 
-def _last(value: Any, name: str, split: str) -> float:
+def _final_value(value: "Run | Trace | Mapping[str, Any]", name: str, split: str) -> float:
     if isinstance(value, Run):
         last = value.final(split)[name]
         return np.nan if last is None else float(last)

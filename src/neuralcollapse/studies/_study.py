@@ -10,10 +10,9 @@ from .._support.registry import Registry, unknown_name
 from ._results import Planned, Results
 from ._variation import Variation
 from .claims import Claim, Evidence, Part, conclude, judge
+from .pictures import Figure
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from ._running.outcome import Outcome
 
 __all__ = ["PROFILES", "Profile", "Study", "check_profile", "studies"]
@@ -100,7 +99,7 @@ class Study(ABC):
         return conclude([judge(claim, found.get(claim.name), results.profile, failures) for claim in self.claims])
 
     @abstractmethod
-    def draw(self, results: Results) -> "Figure":
+    def draw(self, results: Results) -> Figure:
         """The picture."""
 
     def table(self, results: Results) -> list[dict[str, Any]]:

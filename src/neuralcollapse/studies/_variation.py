@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._support.checks import describe, integer
+from .._support.files import JSONObject
 from ._results import Planned
 
 __all__ = ["Variation", "parse_settings"]
@@ -45,7 +46,7 @@ class Variation:
             return text
         return f"{text[:LONGEST]}-{hashlib.blake2b(self.words.encode(), digest_size=4).hexdigest()}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONObject:
         """As JSON."""
         return {"settings": dict(self.settings), "seeds": None if self.seeds is None else list(self.seeds)}
 

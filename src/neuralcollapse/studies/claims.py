@@ -29,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._support.checks import describe
+from .._support.files import JSONObject
 
 __all__ = [
     "Above",
@@ -45,6 +46,7 @@ __all__ = [
     "Ruling",
     "conclude",
     "judge",
+    "known",
 ]
 
 Ruling = Literal["holds", "contradicted", "underpowered"]
@@ -72,7 +74,7 @@ def _decide(inside: bool, outside: bool) -> Ruling:
     return "holds" if inside else "contradicted" if outside else "underpowered"
 
 
-def _number(value: float, unit: str) -> str:
+def _with_unit(value: float, unit: str) -> str:
     return f"{value:g} {unit}".rstrip()
 
 
@@ -86,7 +88,7 @@ class AtMost(Limit):
         return _decide(high <= self.most, low > self.most)
 
     def words(self, unit: str = "") -> str:
-        return f"at most {_number(self.most, unit)}"
+        return f"at most {_with_unit(self.most, unit)}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class AtLeast(Limit):
         return _decide(low >= self.least, high < self.least)
 
     def words(self, unit: str = "") -> str:
-        return f"at least {_number(self.least, unit)}"
+        return f"at least {_with_unit(self.least, unit)}"
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Below(Limit):
         return _decide(high < self.bound, low >= self.bound)
 
     def words(self, unit: str = "") -> str:
-        return f"below {_number(self.bound, unit)}"
+        return f"below {_with_unit(self.bound, unit)}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Above(Limit):
         return _decide(low > self.bound, high <= self.bound)
 
     def words(self, unit: str = "") -> str:
-        return f"above {_number(self.bound, unit)}"
+        return f"above {_with_unit(self.bound, unit)}"
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Between(Limit):
         return _decide(self.least <= low and high <= self.most, high < self.least or low > self.most)
 
     def words(self, unit: str = "") -> str:
-        return f"{self.least:g} to {_number(self.most, unit)}"
+        return f"{self.least:g} to {_with_unit(self.most, unit)}"
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class Agrees(Limit):
         return _decide(not apart and noise <= self.finest, apart)
 
     def words(self, unit: str = "") -> str:
-        within, finest = _number(self.within, unit), _number(self.finest, unit)
+        within, finest = _with_unit(self.within, unit), _with_unit(self.finest, unit)
         return f"{f'at most {within} lost' if self.one_sided else f'within {within} of 0'}, resolved to {finest}"
 
 
@@ -355,7 +357,7 @@ class Part:
     """Whether this is the part that decides the study's verdict."""
     table: tuple[Mapping[str, Any], ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONObject:
         """As JSON, without the sensitivity table."""
         return {name: value for name, value in asdict(self).items() if name != "table"}
 
@@ -369,14 +371,16 @@ def judge(claim: Claim, evidence: Evidence | None, profile: str = "desk", failur
     """
     if evidence is None:
         reason = f"{failures} of the study's cells failed." if failures else "It was not measured."
-        return _part(claim, Evidence(()), "underpowered", _undecided(reason, claim))
+        return _part_of(claim, Evidence(()), "underpowered", _with_what_decides(reason, claim))
     if (claim.floor is None) != (evidence.floor_met is None):
         missing = "names a floor, so its evidence must say floor_met" if claim.floor else "names no floor"
         raise ValueError(f"claim {claim.name!r} {missing}, got floor_met = {evidence.floor_met}")
     if isinstance(claim.limit, Holds) and not (evidence.is_exact or math.isnan(evidence.measured)):
         raise ValueError(f"claim {claim.name!r} is a yes or no: its evidence must be Evidence.exact(True or False)")
     verdict, reason = _verdict(claim, evidence, profile, failures)
-    return _part(claim, evidence, verdict, _undecided(reason, claim) if verdict == "underpowered" else reason)
+    return _part_of(
+        claim, evidence, verdict, _with_what_decides(reason, claim) if verdict == "underpowered" else reason
+    )
 
 
 def _verdict(claim: Claim, evidence: Evidence, profile: str, failures: int) -> tuple[Ruling, str]:
@@ -397,30 +401,31 @@ def _verdict(claim: Claim, evidence: Evidence, profile: str, failures: int) -> t
     return ruling, ""
 
 
-def _undecided(reason: str, claim: Claim) -> str:
+def _with_what_decides(reason: str, claim: Claim) -> str:
     return f"{reason} It would be decided by {claim.decides_at.rstrip('.')}." if claim.decides_at else reason
 
 
-def _part(claim: Claim, evidence: Evidence, verdict: Ruling, reason: str) -> Part:
+def _part_of(claim: Claim, evidence: Evidence, verdict: Ruling, reason: str) -> Part:
     return Part(
         name=claim.name,
         says=claim.says,
         source=claim.source,
         kind=claim.kind,
         verdict=verdict,
-        measured=_finite(evidence.measured),
-        low=_finite(evidence.low),
-        high=_finite(evidence.high),
+        measured=known(evidence.measured),
+        low=known(evidence.low),
+        high=known(evidence.high),
         limit=claim.limit.words(claim.unit),
         floor=claim.floor,
         erratum=claim.erratum,
         why=" ".join(filter(None, (evidence.why, reason))),
-        values=tuple(_finite(value) for value in evidence.values),
+        values=tuple(known(value) for value in evidence.values),
         table=tuple(evidence.table),
     )
 
 
-def _finite(value: float) -> float | None:
+def known(value: float) -> float | None:
+    """The number for a file or a table; None where it is not finite."""
     return float(value) if math.isfinite(value) else None
 
 

@@ -23,7 +23,7 @@ from ._common.plans import METRICS
 from ._results import Planned, Results
 from ._study import Profile, Study
 from .claims import AtLeast, AtMost, Claim, Evidence
-from .pictures import GREY, colour, figure, legend_below, loss_name, series
+from .pictures import GREY, Figure, colour, figure, legend_below, loss_name, series
 
 __all__ = ["LOSS_WORDS", "NUM_CLASSES", "WATCHED", "Demo", "WatchedTrain", "sizes"]
 
@@ -64,12 +64,12 @@ class WatchedTrain(Train):
         run = train(self.plan, folder / "run", root=root, resume=True, keep=EVERY_CHECKPOINT, on_step=after_step)
         kept = run.folder / "watched.json"
         if not kept.is_file():
-            write_json(kept, _watch(self.plan, run.folder, self.watched, root))
+            write_json(kept, _features_over_training(self.plan, run.folder, self.watched, root))
         shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
 
 
 @torch.no_grad()
-def _watch(plan: Plan, folder: Path, watched: tuple[int, ...], root: str | None) -> dict[str, Any]:
+def _features_over_training(plan: Plan, folder: Path, watched: tuple[int, ...], root: str | None) -> dict[str, Any]:
     """Features and classifier of some classes before training and at each checkpoint, in the span of their means."""
     data = load(plan.data, root, per_class=plan.per_class, test_per_class=plan.test_per_class, seed=plan.seed)
     model = create(plan.model, data.image_shape, data.num_classes, head=plan.head, seed=plan.seed).eval()
@@ -197,7 +197,7 @@ class Demo(Study):
             "gap": Evidence.exact(gap, why=f"The largest certified gap is {gap:.0e}."),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         nets = results.where(what="net")
         picture, axes = figure(1, 4, size=(1.85, 1.9))
         for axis, name in zip(axes[0], ("nc1", "nc2", "nc3", "loss"), strict=True):

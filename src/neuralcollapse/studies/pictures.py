@@ -2,10 +2,10 @@
 
 import io
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from .._support.theme import series_colour as colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     from ._results import Results
 
@@ -48,6 +48,7 @@ __all__ = [
     "PURPLE",
     "RED",
     "SKY",
+    "Figure",
     "band",
     "class_colour",
     "colour",
@@ -60,6 +61,7 @@ __all__ = [
     "metric_name",
     "number",
     "plain_decimals",
+    "property_name",
     "save_picture",
     "series",
     "shades",
@@ -74,20 +76,21 @@ COLUMN = 3.35
 COLOURS = SERIES
 MARKERS = tuple(mark.matplotlib for mark in MARKS)
 
-METRICS = {
-    "nc1": "NC1: variability",
-    "nc2": "NC2: classifier to ETF",
-    "nc2_projected": "NC2: classifier to ETF",
-    "nc3": "NC3: self-duality",
-    "nc3_projected": "NC3: self-duality",
-    "nc4_bias": "NC4: bias collapse",
-    "nc4_mismatch": "NC4: not nearest mean",
-    "accuracy": "accuracy",
-    "loss": "loss",
-    "value": "objective",
-    "gap": "gap to the optimum",
-    "gradient_norm": "gradient norm",
+PROPERTIES = {
+    "nc1": ("NC1", "variability"),
+    "nc2": ("NC2", "classifier to ETF"),
+    "nc2_projected": ("NC2", "classifier to ETF"),
+    "nc3": ("NC3", "self-duality"),
+    "nc3_projected": ("NC3", "self-duality"),
+    "nc4_bias": ("NC4", "bias collapse"),
+    "nc4_mismatch": ("NC4", "not nearest mean"),
 }
+"""Of a metric the property of collapse, and what it measures of it."""
+OTHERS = {"value": "objective", "gap": "gap to the optimum"}
+"""What else has a name of its own on an axis."""
+
+Figure: TypeAlias = "MatplotlibFigure"
+"""What a study draws: a figure of matplotlib, which is not loaded before one is drawn."""
 
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -129,15 +132,17 @@ def styled() -> Iterator[None]:
         yield
 
 
-def figure(rows: int = 1, columns: int = 1, *, size: tuple[float, float] | None = None, **options: Any) -> Any:
+def figure(
+    rows: int = 1, columns: int = 1, *, size: tuple[float, float] | None = None, **options: Any
+) -> tuple[Figure, np.ndarray]:
     """(figure, axes as a rows x columns array) in the project's style; ``size`` of one panel in inches.
 
     ``options`` go to ``Figure.subplots``. No window, no global state.
     """
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MatplotlibFigure
 
     width, height = size or (COLUMN if columns == 1 else 2.35, 2.2 if columns == 1 else 1.9)
-    picture = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    picture = MatplotlibFigure(figsize=(width * columns, height * rows), layout="constrained")
     return picture, picture.subplots(rows, columns, squeeze=False, **options)
 
 
@@ -157,11 +162,24 @@ def shades(count: int) -> list[tuple[float, float, float, float]]:
 
 
 def metric_name(name: str) -> str:
-    """What an axis says."""
-    return METRICS.get(name, name.replace("_", " "))
+    """What an axis says.
+
+    >>> metric_name("nc1"), metric_name("gradient_norm")
+    ('NC1: variability', 'gradient norm')
+    """
+    return ": ".join(PROPERTIES[name]) if name in PROPERTIES else OTHERS.get(name, name.replace("_", " "))
 
 
-def marker(label: Any, others: Iterable[Any] = ()) -> str:
+def property_name(name: str) -> str:
+    """The property of collapse alone, for panels with little room; of other metrics all of the name.
+
+    >>> property_name("nc1"), property_name("accuracy")
+    ('NC1', 'accuracy')
+    """
+    return PROPERTIES[name][0] if name in PROPERTIES else metric_name(name)
+
+
+def marker(label: object, others: Iterable[object] = ()) -> str:
     """The mark of a loss; of anything else, by its place among ``others``."""
     return series_mark(label, others).matplotlib
 
@@ -187,7 +205,7 @@ def series(
     *,
     split: str = "train",
     log: bool = True,
-    labels: dict[Any, str] | None = None,
+    labels: Mapping[Any, str] | None = None,
 ) -> None:
     """One metric over epochs or iterations: a line for each value of the label ``by``, mean and band over the rest."""
     keys = results.labels(by)
@@ -201,7 +219,7 @@ def series(
     axis.set_title(metric_name(name))
 
 
-def legend_below(picture: "Figure", axis: "Axes", columns: int | None = None) -> None:
+def legend_below(picture: Figure, axis: "Axes", columns: int | None = None) -> None:
     """One legend for all panels, under them, with the entries of ``axis``."""
     lines, texts = axis.get_legend_handles_labels()
     fitting = max(1, min(5, int(picture.get_figwidth() / 1.5)))
@@ -218,8 +236,8 @@ def theory_line(axis: "Axes", value: float, label: str = "closed form") -> None:
 def heat_map(
     axis: "Axes",
     values: np.ndarray,
-    rows: list[Any],
-    columns: list[Any],
+    rows: Sequence[object],
+    columns: Sequence[object],
     *,
     title: str,
     shown: str = "{:.3g}",
@@ -247,7 +265,7 @@ def heat_map(
     axis.set_title(title)
 
 
-def empty_picture(text: str) -> "Figure":
+def empty_picture(text: str) -> Figure:
     """A picture that only says something."""
     picture, axes = figure()
     axes[0, 0].set_axis_off()
@@ -255,7 +273,7 @@ def empty_picture(text: str) -> "Figure":
     return picture
 
 
-def save_picture(picture: "Figure", stem: Path, *, smoke: bool = False) -> None:
+def save_picture(picture: Figure, stem: Path, *, smoke: bool = False) -> None:
     """Write ``stem`` with .svg, .pdf and .png; equal pictures give equal files.
 
     ``smoke`` marks a picture that shows that the path works and decides nothing, so that it is not taken for a result.

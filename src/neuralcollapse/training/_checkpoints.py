@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from .._support.checks import one_line
 from .._support.files import digest, write_bytes, write_text
 
 __all__ = [
@@ -96,7 +97,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     body = json.dumps({"epoch": checkpoint.epoch, "step": checkpoint.step, "tensors": checksum, "state": state})
     text = json.dumps({"digest": digest(body.encode()), "body": body})
     write_text(path.with_suffix(".json"), text)
-    for old in _all(folder)[keep:]:
+    for old in _newest_first(folder)[keep:]:
         old.unlink(missing_ok=True)
         old.with_suffix(".safetensors").unlink(missing_ok=True)
 
@@ -119,13 +120,12 @@ def latest(
     folder: Path, message: Callable[[str], None], usable: Callable[[Checkpoint], str | None] = lambda checkpoint: None
 ) -> Checkpoint | None:
     """The newest checkpoint that is whole and of which ``usable`` names no fault; each newer one gets a line."""
-    for path in _all(folder):
+    for path in _newest_first(folder):
         try:
             found = read_checkpoint(path)
             fault = usable(found)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            fault = f"is damaged ({reason})"
+            fault = f"is damaged ({one_line(error)})"
         else:
             if fault is None:
                 return found
@@ -140,7 +140,7 @@ def like(tensor: Tensor, model: Tensor) -> Tensor:
     return torch.empty_like(model, dtype=tensor.dtype).copy_(tensor)
 
 
-def _all(folder: Path) -> list[Path]:
+def _newest_first(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9]*-[0-9]*.json"), reverse=True)
 
 

@@ -37,7 +37,7 @@ class Team:
     def sum(self, tensor: Tensor) -> Tensor:
         """``tensor`` summed over the processes, in place."""
         if self.size > 1:
-            with _together():
+            with _ending_together():
                 distributed.all_reduce(tensor)
         return tensor
 
@@ -48,7 +48,7 @@ class Team:
     def wait(self) -> None:
         """Wait for the others."""
         if self.size > 1:
-            with _together():
+            with _ending_together():
                 distributed.barrier()
 
     def first(self, do: Callable[[], Result]) -> Result:
@@ -61,7 +61,7 @@ class Team:
                 answer[0] = do()
             except (ValueError, OSError) as error:
                 answer[1] = str(error)
-        with _together():
+        with _ending_together():
             distributed.broadcast_object_list(answer)
         if answer[1] is not None:
             raise ValueError(answer[1])
@@ -72,7 +72,7 @@ class Team:
         if self.size == 1:
             return
         values: list[Any] = [None] * self.size
-        with _together():
+        with _ending_together():
             distributed.all_gather_object(values, value)
         others = [rank for rank, other in enumerate(values) if other != values[0]]
         if others:
@@ -80,7 +80,7 @@ class Team:
 
 
 @contextmanager
-def _together() -> Iterator[None]:
+def _ending_together() -> Iterator[None]:
     """A process that ends takes the others' connections with it: they end with a line instead of the backend's."""
     try:
         yield
@@ -112,14 +112,14 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, tensor: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         total = tensor.clone()
-        with _together():
+        with _ending_together():
             distributed.all_reduce(total)
         return total
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         total = gradient.contiguous().clone()
-        with _together():
+        with _ending_together():
             distributed.all_reduce(total)
         return total
 

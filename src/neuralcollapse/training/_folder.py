@@ -6,11 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
-from .._support.files import damaged, digest, digests, json_text, sealed, unsealed, write_bytes, write_json, write_text
+from .._support.files import (
+    JSONObject,
+    damaged,
+    digest,
+    digests,
+    json_text,
+    sealed,
+    unsealed,
+    write_bytes,
+    write_json,
+    write_text,
+)
 from ..data import DataSet
 from ._checkpoints import Checkpoint, latest, tensors_bytes, write_checkpoint, write_state, writing
 from ._trainer import Trainer
@@ -44,7 +54,7 @@ class RunFolder:
     trainer: Trainer
     keep: int
     every: float
-    best: dict[str, Any] = field(default_factory=dict)
+    best: JSONObject = field(default_factory=dict)
     best_digest: str | None = None
     """Checksum of ``best.safetensors``."""
     written: int = 0
@@ -68,7 +78,7 @@ class RunFolder:
             write_text(self.metrics, "")
             write_text(self.folder / "plan.json", self.trainer.plan.to_json() + "\n")
 
-    def _environment(self) -> dict[str, Any]:
+    def _environment(self) -> JSONObject:
         trainer = self.trainer
         return describe_environment(trainer.device, trainer.team.size, trainer.plan.batch_size)
 
@@ -131,7 +141,7 @@ class RunFolder:
                 write_bytes(self._best_file, tensors_bytes(self._weights()))
             say(f"going on from {where}")
 
-    def add(self, rows: list[dict[str, Any]]) -> None:
+    def add(self, rows: list[JSONObject]) -> None:
         if not self.trainer.team.leads:
             return
         content = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
@@ -177,7 +187,7 @@ class RunFolder:
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.cpu().contiguous() for name, tensor in self.trainer.model.state_dict().items()}
 
-    def finish(self, summary: dict[str, Any]) -> None:
+    def finish(self, summary: JSONObject) -> None:
         if self.trainer.team.leads:
             with writing(self.folder):
                 write_state(self.folder / "model.safetensors", self._weights())

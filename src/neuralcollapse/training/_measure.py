@@ -1,11 +1,10 @@
 """Loss, accuracy and every neural-collapse metric of a model on a split, streamed and summed over processes."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from .. import losses
+from .._support.files import JSONObject
 from ..data import Split
 from ..metrics.inputs import NonFiniteError
 from ..metrics.processes import MeasuringTeam
@@ -27,7 +26,7 @@ Features = tuple[Tensor, Tensor, Tensor]
 
 
 @torch.no_grad()
-def measure_split(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
+def measure_split(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> JSONObject:
     """``loss``, ``accuracy`` and the metrics of the plan by name, in evaluation mode; the mode is restored.
 
     With ``plan.intervals`` also ``intervals``, pairs by name.
@@ -37,14 +36,14 @@ def measure_split(plan: Plan, model: Classifier, split: Split, team: Team, devic
     before = model.training
     model.eval()
     try:
-        return _measure(plan, model, split, team, device)
+        return _measured_row(plan, model, split, team, device)
     except NonFiniteError as error:
         raise TrainingStopped(f"training diverged: {error}") from error
     finally:
         model.train(before)
 
 
-def _measure(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> dict[str, Any]:
+def _measured_row(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device) -> JSONObject:
     loss_of = losses.get(plan.loss)
     recorder = _recorder(plan, model, team)
     sums = torch.zeros(3, dtype=torch.float64)

@@ -42,7 +42,7 @@ class TrainingObjective:
         self.in_objective = Spec.name_of(plan.optimizer) == "lbfgs"
 
     def __call__(self, images: Tensor, labels: Tensor, batch_size: int) -> tuple[Tensor, Tensor]:
-        """TrainingObjective and loss shares of ``images`` out of a batch of ``batch_size`` over all processes."""
+        """Shares of objective and loss of ``images`` out of a batch of ``batch_size`` over all processes."""
         with autocast(self.plan, self.device):
             features = self.model.encoder(images)
             if self.loss.takes == "features":

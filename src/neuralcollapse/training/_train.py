@@ -5,12 +5,11 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from .._support.checks import flag, integer, real
-from .._support.files import locked
+from .._support.files import JSONObject, locked
 from ..data import DataSet, Split, load
 from ._checkpoints import write_state, writing
 from ._distributed import Team, team, with_synchronised_batch_norm
@@ -36,7 +35,7 @@ def train(
     checkpoint_seconds: float = 60.0,
     save_features: bool = False,
     on_step: Callable[[Progress], None] | None = None,
-    on_measure: Callable[[dict[str, Any]], None] | None = None,
+    on_measure: Callable[[JSONObject], None] | None = None,
     message: Callable[[str], None] | None = None,
 ) -> Run:
     """Train as ``plan`` says and return the run; ``out`` is its directory (default: ``runs/`` and the run id).
@@ -89,7 +88,7 @@ def train(
         else:
             files.start(data)
         processes.wait()
-        _run(trainer, files, on_step, on_measure)
+        _train_to_the_end(trainer, files, on_step, on_measure)
         _finish(trainer, files, save_features)
         processes.wait()
     return Run(folder)
@@ -144,11 +143,11 @@ def _check_shares(plan: Plan, size: int, processes: Team) -> None:
         )
 
 
-def _run(
+def _train_to_the_end(
     trainer: Trainer,
     files: RunFolder,
     on_step: Callable[[Progress], None] | None,
-    on_measure: Callable[[dict[str, Any]], None] | None,
+    on_measure: Callable[[JSONObject], None] | None,
 ) -> None:
     wanted = measured_epochs(trainer.plan)
 
@@ -173,7 +172,7 @@ def _run(
             files.checkpoint_when_due()
 
 
-def _measure_all(trainer: Trainer) -> list[dict[str, Any]]:
+def _measure_all(trainer: Trainer) -> list[JSONObject]:
     rows = []
     for name, split in _splits(trainer.data).items():
         values = measure_split(trainer.plan, trainer.model, split, trainer.team, trainer.device)
@@ -192,7 +191,10 @@ def _finish(trainer: Trainer, files: RunFolder, save_features: bool) -> None:
     if not trainer.team.leads:
         return
     trainer.model.eval()
-    summary: dict[str, Any] = {"epochs": trainer.epoch, "best": files.best or None}
+    summary: JSONObject = {"epochs": trainer.epoch, "best": files.best or None}
+    sizes = torch.bincount(trainer.data.train.labels, minlength=trainer.data.num_classes).tolist()
+    if len(set(sizes)) > 1:
+        summary["class_sizes"] = sizes
     needed = {"train": trainer.data.train} if trainer.plan.decay_on == "features" else {}
     if save_features:
         needed = {"train": trainer.data.train, "test": trainer.data.test}

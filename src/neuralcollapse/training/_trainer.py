@@ -121,7 +121,7 @@ class Trainer:
         return loss
 
     def _gradient(self, images: Tensor, labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """TrainingObjective and loss of the whole batch; leaves the gradient in the parameters."""
+        """Objective and loss of the whole batch; leaves the gradient in the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         objective, loss = self.objective(images, labels, size)
         objective.backward()

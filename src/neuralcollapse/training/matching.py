@@ -4,13 +4,13 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from .. import losses
+from .._support.files import JSONObject
 from ..losses import LogitLoss
 from ..models import Classifier, LinearHead, NormalizedHead, create_head
 from ..ufm import NormalizedUFM, RegularizedUFM
@@ -53,9 +53,10 @@ def matching_model(plan: Plan, counts: Sequence[int], dim: int) -> RegularizedUF
 def closed_form_loss(run: Run) -> float | None:
     """The training loss alone, without decay, at the global minimum of the matching model.
 
-    None where no model matches, where no minimum is known in closed form, or where the run does not say its sizes.
+    None where no model matches, where no minimum is known in closed form, where classes differ in size, or where the
+    run does not say its sizes.
     """
-    counts, dim = _sizes(run)
+    counts, dim = _sizes_of_run(run)
     if not counts or run.plan.imbalance is not None or run.plan.random_labels:
         return None
     # The optimal logits depend on n and the decay of H through their product only: one sample a class will do.
@@ -76,7 +77,7 @@ def closed_form_loss(run: Run) -> float | None:
 
 def compare_with_theory(
     plan: Plan, model: Classifier, features: Tensor, logits: Tensor, labels: Tensor
-) -> dict[str, Any] | None:
+) -> JSONObject | None:
     """Predicted and measured sizes under (W, H, b) decay, or ``None`` where the model makes no prediction.
 
     ``feature_norm`` is the root mean square norm of a feature; ``logit_scale`` is the mean over samples of
@@ -111,7 +112,7 @@ def compare_with_theory(
     }
 
 
-def _sizes(run: Run) -> tuple[list[int], int]:
+def _sizes_of_run(run: Run) -> tuple[list[int], int]:
     """Samples of each class and the feature dimension; no classes if the run does not say, or they differ in size."""
     folder: Path = run.folder
     try:
@@ -120,6 +121,7 @@ def _sizes(run: Run) -> tuple[list[int], int]:
         with safe_open(str(folder / "model.safetensors"), framework="pt") as file:
             name = next(key for key in set(file.keys()) if key.startswith("head.") and key.endswith("weight"))
             dim = file.get_slice(name).get_shape()[1]
+        unequal = samples % classes != 0 or "class_sizes" in (run.done or {})
     except (OSError, ValueError, KeyError, TypeError, StopIteration, SafetensorError):
         return [], 0
-    return ([samples // classes] * classes, dim) if samples % classes == 0 else ([], 0)
+    return ([], 0) if unequal else ([samples // classes] * classes, dim)

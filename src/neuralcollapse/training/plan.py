@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .. import losses
-from .._support.checks import LARGEST_COUNT, LARGEST_WIDTH, describe
+from .._support.checks import LARGEST_COUNT, LARGEST_WIDTH, describe, one_line
 from ..data import RandomLabels, imbalances, sources
 from ..metrics import METRICS
 from ..models import Init, heads, nets
@@ -91,7 +91,7 @@ class Plan(BaseModel):
     measure: Literal["log", "every"] | tuple[int, ...] = "log"
     """Epochs after which loss, accuracy and neural collapse are measured: log-spaced, every one, or these."""
     metrics: tuple[str, ...] | None = None
-    """Names of the metrics to measure; all of them when not given."""
+    """Names of the metrics to measure; those of the core when not given."""
     intervals: float | None = Field(None, gt=0, lt=1)
     """The level of confidence intervals of the metrics, such as 0.95; a row then has them under ``intervals``."""
 
@@ -99,7 +99,7 @@ class Plan(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ValueError(_one_line(error)) from None
+            raise ValueError(_first_fault(error)) from None
 
     @model_validator(mode="after")
     def _consistent(self) -> "Plan":
@@ -143,7 +143,7 @@ class Plan(BaseModel):
     def decays_per_loss(self, train_size: int) -> tuple[float, float, float] | None:
         """Decays of W, H and b as ``nc.ufm.RegularizedUFM`` takes them, with the loss of weight one.
 
-        ``None`` where the plan does not put decay on features.
+        ``None`` where the plan does not put decay on features, or on features of norm one, whose decay has no gradient.
 
         Args:
             train_size: The number N of training samples.
@@ -188,7 +188,7 @@ class Plan(BaseModel):
                 return cls._from_mapping(tomllib.loads(text))
             return cls.from_json(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{file}: {' '.join(str(error).split())}") from None
+            raise ValueError(f"{file}: {one_line(error)}") from None
 
     @classmethod
     def _from_mapping(cls, values: object) -> "Plan":
@@ -197,7 +197,7 @@ class Plan(BaseModel):
         return cls(**{str(name): value for name, value in values.items()})
 
 
-def _one_line(error: ValidationError) -> str:
+def _first_fault(error: ValidationError) -> str:
     """What is wrong with the first field that is wrong."""
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")

@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from .._support.checks import describe
-from .._support.files import unsealed
+from .._support.checks import describe, one_line
+from .._support.files import JSONObject, unsealed
 from ..data import DataSet
 from ..models import Classifier, create
 from .plan import Plan
@@ -57,7 +56,7 @@ class Run:
         return Plan.from_file(self.folder / "plan.json")
 
     @property
-    def done(self) -> dict[str, Any] | None:
+    def done(self) -> JSONObject | None:
         """What a finished run says about itself; ``None`` while it is not finished."""
         path = self.folder / "done.json"
         if not path.is_file():
@@ -66,13 +65,13 @@ class Run:
             return unsealed(json.loads(path.read_text(encoding="utf-8")))
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[JSONObject]:
         """All lines of ``metrics.jsonl``."""
         path = self.folder / "metrics.jsonl"
         if not path.is_file():
             return []
         with _reading(path):
-            return list(_lines(path))
+            return list(_measurements(path))
 
     def curve(self, name: str, split: str = "train") -> tuple[list[int], list[float | None]]:
         """Epochs and values of one metric on one split."""
@@ -81,7 +80,7 @@ class Run:
             raise ValueError(f"{describe(name)} was not measured in {self.folder}")
         return [row["epoch"] for row in rows], [row[name] for row in rows]
 
-    def final(self, split: str = "train") -> dict[str, Any]:
+    def final(self, split: str = "train") -> JSONObject:
         """The last measurement on a split."""
         rows = [row for row in self.history if row["split"] == split]
         if not rows:
@@ -108,11 +107,11 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, RuntimeError, RecursionError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = one_line(error, 200)
         raise ValueError(f"{path}: cannot be used ({reason})") from error
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _measurements(path: Path) -> Iterator[JSONObject]:
     lines = path.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
         try:
@@ -126,7 +125,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def describe_data(data: DataSet) -> dict[str, Any]:
+def describe_data(data: DataSet) -> JSONObject:
     """Shape, classes, sizes and normalisation of the data that a run sees."""
     splits = {"train": data.train, "validation": data.validation, "test": data.test}
     return {
@@ -140,7 +139,7 @@ def describe_data(data: DataSet) -> dict[str, Any]:
     }
 
 
-def changed_environment(before: dict[str, Any], now: dict[str, Any]) -> str:
+def changed_environment(before: JSONObject, now: JSONObject) -> str:
     """What decides how numbers are rounded and is not as it was, in words; nothing when all is."""
     words = [f"{before.get(name)} {name}" for name in ("threads", "processes") if before.get(name) != now[name]]
     old, new = before.get("versions", {}), now["versions"]
@@ -152,7 +151,7 @@ def changed_environment(before: dict[str, Any], now: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def describe_environment(device: torch.device, team_size: int, batch_size: int) -> dict[str, Any]:
+def describe_environment(device: torch.device, team_size: int, batch_size: int) -> JSONObject:
     """Versions, threads and the git state of the user's folder."""
     names = ("neuralcollapse", "torch", "numpy", "scipy", "safetensors", "pydantic")
     return {
@@ -175,7 +174,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _git() -> dict[str, Any] | None:
+def _git() -> JSONObject | None:
     """Commit of the working folder and whether it has changes; ``None`` outside a repository."""
 
     def ask(*arguments: str) -> str:

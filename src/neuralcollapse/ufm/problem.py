@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from .._support.checks import integer
-from .._support.files import JsonObject
+from .._support.files import JSONObject
 from .._support.machine import check_room
 from .._support.model_fields import LARGEST, MODEL_FIELDS
 from .._support.registry import Registry
@@ -186,7 +186,7 @@ class Problem(ABC):
 
         """
 
-    def parameters(self) -> JsonObject:
+    def parameters(self) -> JSONObject:
         """The keyword arguments that rebuild this model, as plain values (the loss by its string form).
 
         They are the fields that the model's kind declares (:mod:`neuralcollapse._support.model_fields`).

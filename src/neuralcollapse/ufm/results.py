@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 import torch
 from torch import Tensor
 
-from .._support.files import JsonObject, damaged, digests, sealed, unsealed, write_json, write_text
+from .._support.files import JSONObject, damaged, digests, sealed, unsealed, write_json, write_text
 from .._support.tensors import read_tensors, write_tensors
 from .._support.theme import BLUE, plain_axes, plain_decimals
 from .point import Point, load_point, save_point
@@ -91,7 +91,7 @@ class Optimum:
         """The Gram matrix (K, K) of the class means of H."""
         return self._grams[1]
 
-    def to_dict(self) -> JsonObject:
+    def to_dict(self) -> JSONObject:
         """The numbers, for JSON."""
         names = ("value", "regime", "logit_scale", "weight_norm", "feature_norm", "bias", "proved", "note")
         return {name: getattr(self, name) for name in names}
@@ -159,7 +159,7 @@ class Certificate:
             f"gradient norm {self.gradient_norm:.1e}{curved})"
         )
 
-    def to_dict(self) -> JsonObject:
+    def to_dict(self) -> JSONObject:
         """The numbers and words, for JSON (non-finite numbers as null)."""
         names = ("value", "lower_bound", "gap", "gradient_norm", "spectral_ratio", "curvature")
         numbers = {name: getattr(self, name) for name in names}
@@ -233,7 +233,7 @@ class Trace:
         plain_decimals(figure)
         return figure
 
-    def to_dict(self) -> JsonObject:
+    def to_dict(self) -> JSONObject:
         """All but the point and the history, as plain values."""
         skipped = ("point", "history", "problem", "points")
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}

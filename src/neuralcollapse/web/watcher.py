@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -39,7 +39,9 @@ class Watcher:
 
     """
 
-    def __init__(self, model: nn.Module, loader: Any, every: int, title: str, port: int, options: dict[str, Any]):
+    def __init__(
+        self, model: nn.Module, loader: Iterable[Any], every: int, title: str, port: int, options: dict[str, Any]
+    ):
         self.history: list[tuple[float, CollapseReport]] = []
         self._model, self._loader, self._options = model, loader, options
         self._every, self._title, self._run = every, title, secrets.token_hex(8)
@@ -128,7 +130,7 @@ class Watcher:
 
 def watch(
     model: nn.Module,
-    loader: Any,
+    loader: Iterable[Any],
     *,
     every: int = 1,
     port: int = 8400,

@@ -308,6 +308,16 @@ def test_the_guess_of_a_net_grows_with_its_work():
     assert solve_cell(max_iter=10).guess() < solve_cell(max_iter=1000).guess()
 
 
+def test_a_guess_counts_the_channels_and_the_size_that_are_asked_for():
+    def guess(data):
+        return Train(Plan(data=data, model="mlp:width=64,depth=1")).guess() - 0.5
+
+    overhead = 2e-5 / (2e-5 + 3 / 4e10 * 2 * 784 * 64)
+    thrice, quarter = guess("mnist:channels=3") / guess("mnist"), guess("mnist:size=14") / guess("mnist")
+    assert thrice == pytest.approx(3 - 2 * overhead, rel=0.02)
+    assert quarter == pytest.approx((1 + 3 * overhead) / 4, rel=0.02)
+
+
 def test_only_cells_under_way_are_asked_how_far_they_are(tmp_path, monkeypatch):
     """With thousands of small cells the questions would cost as much as a worker."""
     asked = []

@@ -149,7 +149,7 @@ def print_study(console: "Console", study: "Study", profile: "Profile", planned:
 
 def _print_cells(say: "Callable[..., None]", planned: Sequence["Planned"]) -> None:
     """What all cells have, then what sets them apart: cells that differ in their seed alone share a line."""
-    specs = [_flat(entry.cell.spec()) for entry in planned]
+    specs = [_flat_spec(entry.cell.spec()) for entry in planned]
     common = {k: v for k, v in specs[0].items() if all(spec.get(k, ...) == v for spec in specs)}
     kinds = ", ".join(dict.fromkeys(entry.cell.kind for entry in planned))
     say(f"{len(planned)} cells ({kinds}).{' All have:' if common else ''}")
@@ -173,11 +173,11 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"{'seed' if len(each) == 1 else 'seeds'} {', '.join(map(str, each))}"
 
 
-def _flat(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat_spec(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in spec.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
+            flat |= _flat_spec(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value
     if prefix:
@@ -185,5 +185,5 @@ def _flat(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return {key.removeprefix("plan.").removeprefix("arguments."): value for key, value in flat.items()}
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return value if isinstance(value, str) else repr(value)

@@ -23,7 +23,7 @@ def read_pickle_batch(path: Path, label_key: str) -> Batch:
     with reading(path):
         data, labels = batch.get("data"), batch.get(label_key)
         if not isinstance(data, PickledBytes) or not isinstance(labels, list):
-            raise DataError(f"{path}: not a CIFAR batch (needs 'data' and {label_key!r}, has {_keys(batch)})")
+            raise DataError(f"{path}: not a CIFAR batch (needs 'data' and {label_key!r}, has {_listed_keys(batch)})")
         pixels = data.array()
         if pixels.ndim != 2 or pixels.shape[1] != PIXELS:
             raise DataError(f"{path}: images have shape {pixels.shape[1:]}, expected ({PIXELS},)")
@@ -56,5 +56,5 @@ def read_names(path: Path, key: str) -> list[str]:
         return [name.decode("latin-1") if isinstance(name, bytes) else name for name in names]
 
 
-def _keys(batch: dict[str, Any]) -> str:
+def _listed_keys(batch: dict[str, Any]) -> str:
     return ", ".join(repr(key[:20]) for key in list(batch)[:8]) or "nothing"

@@ -29,11 +29,11 @@ def read_idx(path: Path, dimensions: int) -> UInt8[np.ndarray, "..."]:
         raw.seek(0)
         if packed:
             with gzip.GzipFile(fileobj=raw) as stream:
-                return _read(path, stream, dimensions)
-        return _read(path, raw, dimensions)
+                return _read_stream(path, stream, dimensions)
+        return _read_stream(path, raw, dimensions)
 
 
-def _read(path: Path, stream: BufferedIOBase, dimensions: int) -> np.ndarray:
+def _read_stream(path: Path, stream: BufferedIOBase, dimensions: int) -> np.ndarray:
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] != UNSIGNED_BYTE:
         raise DataError(f"{path}: not an IDX file of unsigned bytes (it starts with {magic.hex() or 'nothing'})")

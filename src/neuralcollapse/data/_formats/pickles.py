@@ -109,10 +109,10 @@ class _Machine:
         elif name in TUPLES:
             self.stack.append(tuple(self._pop(TUPLES[name])))
         elif name == "GLOBAL":
-            self.stack.append(_known(argument))
+            self.stack.append(_known_name(argument))
         elif name == "STACK_GLOBAL":
             module, attribute = self._pop(2)
-            self.stack.append(_known(f"{module} {attribute}"))
+            self.stack.append(_known_name(f"{module} {attribute}"))
         elif name not in ("PROTO", "FRAME"):
             handler = getattr(self, f"_op_{name.lower()}", None)
             if handler is None:
@@ -185,13 +185,13 @@ class _Machine:
 
     def _store(self, items: list[Any]) -> None:
         target = _expect(self._top(), dict)
-        for key, value in _pairs(items):
+        for key, value in _keys_and_values(items):
             if not isinstance(key, str | bytes | int):
                 raise ValueError("a dictionary key that is neither text nor a number")
             target[key] = value
 
 
-def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
+def _keys_and_values(items: list[Any]) -> Iterator[tuple[Any, Any]]:
     if len(items) % 2:
         raise ValueError("a dictionary with a key without a value")
     return zip(items[::2], items[1::2], strict=True)
@@ -203,7 +203,7 @@ def _expect(value: Any, kind: type) -> Any:
     return value
 
 
-def _known(name: str) -> _Name:
+def _known_name(name: str) -> _Name:
     if name not in NAMES:
         shown = name.replace(" ", ".")[:80]
         raise ValueError(f"names {shown!r}, which data has no use for: refused, nothing was executed")

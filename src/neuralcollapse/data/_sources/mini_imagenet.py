@@ -51,8 +51,8 @@ class MiniImageNet(ImageSource):
             raise DataError(f"{root / FOLDER}: {self.how_to_get}")
         by_class: dict[str, list[Path]] = {}
         for path in paths:
-            for file_name, label in _rows(path):
-                by_class.setdefault(label, []).append(_picture(root / FOLDER / "images", file_name, label, path))
+            for file_name, label in _listed_images(path):
+                by_class.setdefault(label, []).append(_image_file(root / FOLDER / "images", file_name, label, path))
         if len(by_class) < 2:
             raise DataError(
                 f"{root / FOLDER}: the split files name {len(by_class)} classes, expected {self.num_classes}"
@@ -69,7 +69,7 @@ class MiniImageNet(ImageSource):
         return Arrays(*_decode(train), *_decode(test), tuple(sorted(by_class)))
 
 
-def _rows(path: Path) -> list[tuple[str, str]]:
+def _listed_images(path: Path) -> list[tuple[str, str]]:
     with reading(path), path.open(encoding="utf-8", newline="") as file:
         rows = []
         for row in csv.DictReader(file):
@@ -81,7 +81,7 @@ def _rows(path: Path) -> list[tuple[str, str]]:
         return rows
 
 
-def _picture(folder: Path, file_name: str, label: str, named_in: Path) -> Path:
+def _image_file(folder: Path, file_name: str, label: str, named_in: Path) -> Path:
     for path in (folder / file_name, folder / label / file_name):
         if not path.resolve().is_relative_to(folder.resolve()):
             raise DataError(f"{named_in}: names {file_name[:80]!r}, which lies outside the image folder")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, integer
-from ..._support.files import JsonObject, locked, sealed, unsealed, write_json
+from ..._support.files import JSONObject, locked, sealed, unsealed, write_json
 from ..._support.tensors import read_tensors, write_tensors
 from ..hooks.batches import Batch, BatchReader, Forward, LabelsOf, Loader
 from ..hooks.run import BATCH, ModelRun, check_model
@@ -168,7 +168,7 @@ class ShardWriter:
 class ExtractManifest:
     """``extract.json``: which shards there are, and how many batches are in them."""
 
-    def __init__(self, folder: Path, settings: dict[str, str | None], content: JsonObject):
+    def __init__(self, folder: Path, settings: dict[str, str | None], content: JSONObject):
         self._folder, self._settings, self._content = folder, settings, content
 
     @classmethod
@@ -241,7 +241,7 @@ class ExtractManifest:
         write_json(self._folder / MANIFEST, sealed(self._content))
 
 
-def _drop_damaged(folder: Path, content: JsonObject, names: Sequence[str]) -> None:
+def _drop_damaged(folder: Path, content: JSONObject, names: Sequence[str]) -> None:
     """Forget the shards from the first damaged one on; all of them where the classifier is: it comes from a batch."""
     files = [folder / name for name in names]
     if content.get("weight") and not _is_whole(folder / CLASSIFIER):

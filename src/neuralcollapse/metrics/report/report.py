@@ -13,7 +13,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from ..._support.files import JsonObject, sealed, unsealed, write_text
+from ..._support.files import JSONObject, sealed, unsealed, write_text
 from ..._support.machine import in_float64
 from ..accumulators.statistics import ClassStatistics
 from ..definitions._geometry import Geometry, NotApplicableError, SampleResults, geometry_of
@@ -109,9 +109,9 @@ class CollapseReport(MetricAttributes):
 
     # as plain values ----------------------------------------------------------------------------------------
 
-    def to_dict(self) -> JsonObject:
+    def to_dict(self) -> JSONObject:
         """Plain values for JSON: metrics by name at the top level, ``None`` where one does not apply."""
-        result: JsonObject = dict(self.values)
+        result: JSONObject = dict(self.values)
         result |= {"num_classes": self.num_classes, "dim": self.dim, "num_samples": self.num_samples}
         result |= {"rank": self.rank, "layer": self.layer}
         result |= {"accuracy": self.accuracy, "nearest_mean_accuracy": self.nearest_mean_accuracy}
@@ -152,7 +152,7 @@ class CollapseReport(MetricAttributes):
             raise ValueError(f"{file} does not hold a saved report: {text}") from error
 
     @classmethod
-    def _from_content(cls, content: JsonObject) -> "CollapseReport":
+    def _from_content(cls, content: JSONObject) -> "CollapseReport":
         report = content["report"]
         values = {str(name): _number_or_none(report[name]) for name in content["metrics"]}
         margins, classes = content["cosine_margins"], content["per_class"]

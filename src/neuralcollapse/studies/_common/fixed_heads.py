@@ -9,8 +9,10 @@ from .._cells import Train
 from .._results import Planned, Results
 from .._study import Profile, Study
 from ..claims import Agrees, AtLeast, Claim, Evidence
+from ..pictures import Figure
 from .geometric_and_mse import (
     CLASSES,
+    CODE,
     MARGIN_METRICS,
     TEXT,
     Settings,
@@ -69,7 +71,7 @@ def accuracy_claim(name: str, says: str, source: str, limit: Agrees, kind: Liter
     )
 
 
-def saving_claim(source: str, kind: Any, net: str = "resnet18") -> Claim:
+def saving_claim(source: str, kind: Literal["paper", "ours"], net: str = "resnet18") -> Claim:
     """A fifth of the parameters is saved."""
     return Claim(
         f"saved-{net}",
@@ -94,7 +96,7 @@ class FixedHead(Study):
     margins: ClassVar[bool]
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
-        variants = {TEXT: {}} if self.code is None or profile != "paper" else {TEXT: {}, "released code": self.code}
+        variants = {TEXT: {}} if self.code is None or profile != "paper" else {TEXT: {}, CODE: self.code}
         for seed in self.seeds(profile):
             for name, row in self.rows[profile].items():
                 for fixed in (False, True):
@@ -147,7 +149,7 @@ class FixedHead(Study):
             row["cosine_margin"] = entry.value.final("train")["cosine_margin"]
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         return draw_rows(as_in_text(results), "head", ("nc1", "nc3"), self.margins)
 
 

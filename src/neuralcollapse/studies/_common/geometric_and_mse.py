@@ -11,8 +11,8 @@ from ...training import Plan, Run
 from .._results import Results
 from .._study import Profile
 from ..claims import AtMost, Claim, Evidence
-from ..pictures import colour, figure, legend_below, marker, series
-from .plans import METRICS, desk_plan, paper_plan, smoke_plan
+from ..pictures import Figure, colour, figure, legend_below, marker, series
+from .plans import CODE, METRICS, TEXT, as_in_text, desk_plan, paper_plan, smoke_plan
 from .seeds import FITS, fits, listed, worst
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ DESK_EPOCHS = {"cross-entropy": 400, "squared-error": 200}
 DESK_DECAY = {"cross-entropy": 5e-3, "squared-error": 2.5e-3}
 """Ten times the paper's for cross-entropy; for the squared error that of the released code, in terms of eq. (2)."""
 
-TEXT, CODE = "text", "released code"
 MEAN_OVER_CLASSES: Settings = {"loss_scale": 2 / CLASSES}
 """The released code's squared error is a mean over the classes, 2/K times eq. (2): with the same rate and decay the
 steps of eq. (2) with 2/K times the rate and K/2 times the decay."""
@@ -130,12 +129,6 @@ def collapse_evidence(results: Results, metrics: tuple[str, ...], by: str) -> di
     return found
 
 
-def as_in_text(results: Results) -> Results:
-    """The runs with the settings of the paper's text: those with the released code's are shown and decide nothing."""
-    kept = (entry for entry in results if entry.labels.get("variant", TEXT) == TEXT)
-    return Results(results.profile, tuple(kept))
-
-
 def margins(run: Run, split: str = "train") -> np.ndarray:
     """The cosine margins of all samples in ascending order (mse, Section 4), from the features that the run kept.
 
@@ -173,7 +166,7 @@ def draw_margins(axis: "Axes", results: Results, by: str) -> None:
     axis.set_xlabel("share of samples")
 
 
-def draw_rows(results: Results, by: str, names: tuple[str, ...], kept_features: bool) -> Any:
+def draw_rows(results: Results, by: str, names: tuple[str, ...], kept_features: bool) -> Figure:
     """For each data set a row of panels: metrics over epochs, accuracy and, where features were kept, the margins."""
     rows = results.labels("data")
     count = len(names) + 1 + kept_features

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from .._cells import Train
 from .._results import Planned, Results
 from .._study import Profile, Study
 from ..claims import Above, Claim, Evidence
+from ..pictures import Figure
 from .geometric_and_mse import (
     CODE,
     DATA,
@@ -110,7 +111,7 @@ class Optimizers(Study):
             ),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         return draw_rows(as_in_text(results), "optimizer", self.shown, self.margins)
 
 

@@ -1,12 +1,15 @@
-"""Plans that several studies share, so that equal cells are run once."""
+"""Plans that several studies share, so that equal cells are run once, and the two readings of the papers' settings."""
 
 from typing import Any
 
 from ...training import Plan
+from .._results import Results
 
-__all__ = ["desk_plan", "paper_plan", "smoke_plan"]
+__all__ = ["CODE", "METRICS", "TEXT", "as_in_text", "desk_plan", "paper_plan", "smoke_plan"]
 
 METRICS = ("nc1", "nc2", "nc3", "nc4_bias", "nc4_mismatch")
+TEXT, CODE = "text", "released code"
+"""Values of the label ``variant``, at paper size where a paper's text and its released code differ."""
 
 
 def smoke_plan(**changes: Any) -> Plan:
@@ -28,3 +31,8 @@ def paper_plan(**changes: Any) -> Plan:
     """The setting that the papers share: ResNet18 on CIFAR-10, SGD, 200 epochs, a tenth of the rate every 40."""
     settings = {"data": "cifar10", "model": "resnet18:width=64", "schedule": "step:every=40", "epochs": 200}
     return Plan(**{**settings, "batch_size": 128, "weight_decay": 5e-4, "metrics": METRICS, **changes})
+
+
+def as_in_text(results: Results) -> Results:
+    """The runs with the settings of the paper's text: those with the released code's are shown and decide nothing."""
+    return results.select(lambda entry: entry.labels.get("variant", TEXT) == TEXT)

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
 from .._results import Results
-from ..claims import Evidence
+from ..claims import Evidence, known
 
 __all__ = ["FITS", "agreement", "fits", "known", "listed", "per_seed", "points", "rank_correlation", "worst"]
 
@@ -24,11 +23,6 @@ def per_seed(results: Results, number: Callable[[Results], float]) -> list[float
 def worst(results: Results, name: str, split: str = "train") -> list[float]:
     """The largest final value of a metric over all runs of a seed, one a seed; NaN where one is."""
     return per_seed(results, lambda mine: mine.final(name, split).max())
-
-
-def known(value: float) -> float | None:
-    """The number for a table; None where it is not one."""
-    return float(value) if math.isfinite(value) else None
 
 
 def fits(results: Results, least: float = FITS) -> bool:
@@ -77,7 +71,7 @@ def _with_noise(name: str, mean: float, noise: float) -> str:
     return f"{name} {mean:+.2f}" + ("" if math.isnan(noise) else f" +- {noise:.2f}")
 
 
-def rank_correlation(first: Sequence[Any] | np.ndarray, second: Sequence[Any] | np.ndarray) -> float:
+def rank_correlation(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
     """Spearman's; 0 where one of the two is constant, which neither rises nor falls; NaN where a number is missing."""
     one, two = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if np.isnan(one).any() or np.isnan(two).any():

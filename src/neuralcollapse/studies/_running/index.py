@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._support.files import atomic_write
+from ..._support.checks import one_line
+from ..._support.files import JSONObject, atomic_write
 from .._cells import KINDS, history_rows
+from .._results import name_of_labels
 
 __all__ = ["Answer", "query", "write_index"]
 
@@ -35,7 +37,7 @@ RUNS = ("accuracy", "loss", "value", "nc1", "nc2", "nc3")
 """Metrics whose last values are columns of ``runs``, the table that a bare condition is asked of."""
 
 
-def _column(metric: str) -> str:
+def _runs_column(metric: str) -> str:
     """A metric's column in ``runs``: the loss's value stands beside its name."""
     return "loss_value" if metric == "loss" else metric
 
@@ -47,7 +49,7 @@ def write_index(folder: Path) -> list[str]:
     """
     notes: list[str] = []
     outcomes = list(_outcomes(folder, notes))
-    rows: dict[str, Iterator[dict[str, Any]]] = {
+    rows: dict[str, Iterator[JSONObject]] = {
         "studies": (outcome for outcome in outcomes),
         "parts": (
             {**part, "study": outcome["study"], "profile": outcome["profile"], "part": part["name"]}
@@ -63,7 +65,7 @@ def write_index(folder: Path) -> list[str]:
     return notes
 
 
-def _outcomes(folder: Path, notes: list[str]) -> Iterator[dict[str, Any]]:
+def _outcomes(folder: Path, notes: list[str]) -> Iterator[JSONObject]:
     """What the studies of the folder left, as far as it is whole; ``study`` is the id with what varies."""
     for path in sorted(folder.glob("*/*/study.json")):
         try:
@@ -89,7 +91,7 @@ class Answer:
     types: list[str]
     rows: list[tuple[Any, ...]]
 
-    def to_dicts(self) -> list[dict[str, Any]]:
+    def to_dicts(self) -> list[JSONObject]:
         """One mapping a row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
@@ -117,7 +119,9 @@ def query(folder: str | os.PathLike[str], text: str = "") -> Answer:
             database.execute(f"CREATE TABLE {name} AS SELECT * FROM read_parquet(?)", [str(file)])
         except duckdb.Error as error:
             raise ValueError(f"{file}: not readable ({str(error).splitlines()[0]})") from None
-    last = ", ".join(f"arg_max(m.value, m.step) FILTER (WHERE m.metric = '{name}') AS {_column(name)}" for name in RUNS)
+    last = ", ".join(
+        f"arg_max(m.value, m.step) FILTER (WHERE m.metric = '{name}') AS {_runs_column(name)}" for name in RUNS
+    )
     database.execute(
         "CREATE TABLE runs AS SELECT c.study, c.profile, c.label, c.loss, c.data, c.model, c.seed, m.split, "
         f"max(m.step) AS step, {last} FROM cells c JOIN metrics m ON c.study = m.study AND c.cell = m.cell "
@@ -132,10 +136,10 @@ def query(folder: str | os.PathLike[str], text: str = "") -> Answer:
         answer = database.sql(asked)
         return Answer(answer.columns, [str(kind) for kind in answer.types], answer.fetchall())
     except duckdb.Error as error:
-        raise ValueError(f"query: {' '.join(str(error).split())}") from None
+        raise ValueError(f"query: {one_line(error)}") from None
 
 
-def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any]]) -> None:
+def _write_table(path: Path, types: dict[str, str], rows: Iterator[JSONObject]) -> None:
     """Write rows as Parquet, or as CSV if the name says so."""
     import duckdb
 
@@ -148,9 +152,9 @@ def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any
                 for row in rows:
                     file.write(json.dumps({name: row.get(name) for name in types}, default=str) + "\n")
             with duckdb.connect(":memory:") as database:
-                table = f"read_json('{_quoted(lines)}', format = 'newline_delimited', columns = {types})"
+                table = f"read_json('{_as_sql(lines)}', format = 'newline_delimited', columns = {types})"
                 database.execute(
-                    f"COPY (SELECT * FROM {table}) TO '{_quoted(temporary)}' (FORMAT {kind}, USE_TMP_FILE false)"
+                    f"COPY (SELECT * FROM {table}) TO '{_as_sql(temporary)}' (FORMAT {kind}, USE_TMP_FILE false)"
                 )
         finally:
             lines.unlink(missing_ok=True)
@@ -158,11 +162,11 @@ def _write_table(path: Path, types: dict[str, str], rows: Iterator[dict[str, Any
     atomic_write(path, write)
 
 
-def _quoted(path: Path) -> str:
+def _as_sql(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def _cell_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _cell_rows(folder: Path, outcomes: list[JSONObject]) -> Iterator[JSONObject]:
     for outcome in outcomes:
         for cell in outcome["cells"]:
             spec = cell["spec"]
@@ -176,17 +180,17 @@ def _cell_rows(folder: Path, outcomes: list[dict[str, Any]]) -> Iterator[dict[st
                 "profile": outcome["profile"],
                 "cell": cell["key"],
                 "kind": cell["kind"],
-                "label": _label(cell),
-                "loss": _text(plan.get("loss")),
-                "data": _text(plan.get("data")),
-                "model": _text(plan.get("model")),
+                "label": name_of_labels(cell["labels"]),
+                "loss": _text_or_none(plan.get("loss")),
+                "data": _text_or_none(plan.get("data")),
+                "model": _text_or_none(plan.get("model")),
                 "seed": plan.get("seed", spec.get("seed")),
                 "seconds": seconds,
                 "error": cell["error"],
             }
 
 
-def _metric_rows(folder: Path, outcomes: list[dict[str, Any]], notes: list[str]) -> Iterator[dict[str, Any]]:
+def _metric_rows(folder: Path, outcomes: list[JSONObject], notes: list[str]) -> Iterator[JSONObject]:
     for outcome in outcomes:
         for cell in outcome["cells"]:
             if cell["error"] is not None:
@@ -195,8 +199,8 @@ def _metric_rows(folder: Path, outcomes: list[dict[str, Any]], notes: list[str])
             facts = {
                 "study": outcome["study"],
                 "cell": cell["key"],
-                "label": _label(cell),
-                "loss": _text(plan.get("loss")),
+                "label": name_of_labels(cell["labels"]),
+                "loss": _text_or_none(plan.get("loss")),
             }
             try:
                 rows = list(history_rows(cell["kind"], folder / "cells" / cell["key"]))
@@ -209,9 +213,5 @@ def _metric_rows(folder: Path, outcomes: list[dict[str, Any]], notes: list[str])
                         yield {**facts, "step": row["step"], "split": row["split"], "metric": name, "value": value}
 
 
-def _label(cell: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in cell["labels"].items())
-
-
-def _text(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return None if value is None else str(value)

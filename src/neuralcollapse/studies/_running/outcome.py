@@ -4,20 +4,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from ..._support.files import write_json
+from ..._support.checks import kind_and_line
+from ..._support.files import JSONObject, write_json
 from ...training.run import describe_environment
 from .._results import Planned, Result, Results
 from .._study import Profile, Study
 from ..claims import Part, Ruling
-from ..pictures import empty_picture, save_picture, styled
+from ..pictures import Figure, empty_picture, save_picture, styled
 from .store import Store
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["Outcome", "conclude_study"]
 
@@ -61,38 +59,38 @@ def conclude_study(
             parts, table, interactive = study.parts(results), study.table(results), study.interactive(results)
         except Exception as error:
             # One study's trouble with its results must not take those of the others with it.
-            failures["the study itself"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            failures["the study itself"] = kind_and_line(error)
     if failures:
         parts = study.parts(results, len(failures))
     folder = store.study(study.name)
-    save_picture(_picture(study, results, failures), folder / "figure", smoke=profile == "smoke")
+    save_picture(_drawn_or_empty(study, results, failures), folder / "figure", smoke=profile == "smoke")
     if interactive is not None:
         write_json(folder / "figure.json", json.loads(interactive.to_json()))
     write_json(folder / "table.json", table)
     write_json(folder / "timing.json", {entry.name: store.seconds(entry.cell) for entry in planned})
     write_json(folder / "environment.json", describe_environment(torch.device("cpu"), 1, 0))
-    write_json(folder / "study.json", _facts(study, profile, planned, parts, failures, store))
+    write_json(folder / "study.json", _study_facts(study, profile, planned, parts, failures, store))
     return Outcome(study, profile, parts, folder, failures)
 
 
-def _picture(study: Study, results: Results, failures: dict[str, str]) -> "Figure":
+def _drawn_or_empty(study: Study, results: Results, failures: dict[str, str]) -> Figure:
     with styled():
         try:
             return study.draw(results)
         except Exception as error:
             if not failures:
-                failures["the picture"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                failures["the picture"] = kind_and_line(error)
             return empty_picture(f"{study.id}: {len(failures)} cells failed")
 
 
-def _facts(
+def _study_facts(
     study: Study,
     profile: Profile,
     planned: Sequence[Planned],
     parts: Sequence[Part],
     failures: dict[str, str],
     store: Store,
-) -> dict[str, Any]:
+) -> JSONObject:
     cells = {entry.cell.key: entry.cell for entry in planned}
     return {
         "id": study.id,

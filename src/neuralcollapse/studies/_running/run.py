@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._support.checks import integer
+from ..._support.checks import integer, one_line
 from .._cells import Cell
 from .._study import Profile, Study, check_profile
 from .engines import Engine, Failure, Running, engines
@@ -130,7 +130,7 @@ class _Session:
             try:
                 found[cell.key] = cell.read(self.store.cell(cell))
             except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-                unread.append((cell, " ".join(str(error).split()) or type(error).__name__))
+                unread.append((cell, one_line(error)))
         return found, unread
 
     def _run(self, cells: list[Cell], missing: list[Cell]) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from ..._support.files import damaged, digests, locked, sealed, unsealed, write_json
+from ..._support.files import JSONObject, damaged, digests, locked, sealed, unsealed, write_json
 from .._cells import Cell
 from .forecast import CellProgress
 
@@ -39,7 +38,7 @@ class Store:
 
     def finished(self, cell: Cell) -> bool:
         """Whether the cell has a whole result."""
-        return _read(self.cell(cell) / FINISHED).get("key") == cell.key
+        return _json_object(self.cell(cell) / FINISHED).get("key") == cell.key
 
     def damaged(self, cell: Cell) -> bool:
         """Whether there is a mark of a finished cell that is not one, or a file beside it that is not what it was."""
@@ -49,7 +48,7 @@ class Store:
         if not self.finished(cell):
             return True
         try:
-            stated = unsealed(_read(folder / FINISHED)).get("files", {})
+            stated = unsealed(_json_object(folder / FINISHED)).get("files", {})
             return damaged(folder, stated) is not None
         except (ValueError, TypeError, AttributeError):
             return True
@@ -60,15 +59,15 @@ class Store:
 
     def seconds(self, cell: Cell) -> float | None:
         """How long the cell took, all its sessions together."""
-        return _read(self.cell(cell) / SECONDS).get("seconds")
+        return _json_object(self.cell(cell) / SECONDS).get("seconds")
 
     def cpu_seconds(self, cell: Cell) -> float | None:
         """The time of a processor that the cell took, all its sessions together."""
-        return _read(self.cell(cell) / SECONDS).get("cpu_seconds")
+        return _json_object(self.cell(cell) / SECONDS).get("cpu_seconds")
 
     def progress(self, cell: Cell) -> CellProgress:
         """How far the cell is."""
-        return _progress(self.cell(cell))
+        return _read_progress(self.cell(cell))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -82,7 +81,7 @@ class Store:
 def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
     """Do a cell's work into ``folder``, or go on with it, saying how far it is, and mark it as finished at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    before = _progress(folder)
+    before = _read_progress(folder)
     began = last = time.monotonic()
     processor = _processor_seconds()
 
@@ -111,7 +110,7 @@ def finish(cell: Cell, folder: Path) -> None:
     files = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file())
     skipped = (*UNCHECKED, "checkpoints")  # which of them there are depends on the clock
     names = [str(path) for path in files if not set(path.parts) & set(skipped) and not path.name.startswith(".")]
-    facts: dict[str, Any] = {"kind": cell.kind, "key": cell.key, "spec": cell.spec(), "files": digests(folder, names)}
+    facts: JSONObject = {"kind": cell.kind, "key": cell.key, "spec": cell.spec(), "files": digests(folder, names)}
     write_json(folder / FINISHED, sealed(facts))
 
 
@@ -120,15 +119,15 @@ def _processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def _progress(folder: Path) -> CellProgress:
-    facts = _read(folder / PROGRESS)
+def _read_progress(folder: Path) -> CellProgress:
+    facts = _json_object(folder / PROGRESS)
     try:
         return CellProgress(*(max(0.0, float(facts[name])) for name in ("fraction", "seconds", "cpu_seconds")))
     except (KeyError, TypeError, ValueError):
         return CellProgress()
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _json_object(path: Path) -> JSONObject:
     """The JSON object in a file; nothing if there is none."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))

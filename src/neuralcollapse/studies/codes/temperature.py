@@ -12,7 +12,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence, Holds
-from ..pictures import GREY, colour, figure, legend_below
+from ..pictures import GREY, Figure, colour, figure, legend_below
 
 TEMPERATURES: Mapping[Profile, tuple[float, ...]] = {
     "smoke": (0.5, 2.0, 5.0),
@@ -116,14 +116,18 @@ class CodeTemperature(Study):
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         found = {}
         for family in SIZES:
-            mine = _moderate(results.where(family=family)) if family == "simplices" else results.where(family=family)
-            off = per_seed(mine, lambda some: max(abs(_excess(entry.value)) for entry in some))
+            mine = (
+                _at_moderate_temperatures(results.where(family=family))
+                if family == "simplices"
+                else results.where(family=family)
+            )
+            off = per_seed(mine, lambda some: max(abs(_excess_over_closed_form(entry.value)) for entry in some))
             reached = np.mean([entry.value["reached"] for entry in mine])
             found[family] = Evidence(
                 off,
                 why=f"{len(mine)} searches, {reached:.0%} of starts reach it; the farthest is {max(off):.0e} away.",
             )
-            beaten = [entry.labels for entry in mine if _excess(entry.value) < -EQUAL]
+            beaten = [entry.labels for entry in mine if _excess_over_closed_form(entry.value) < -EQUAL]
             where = dict.fromkeys(f"({one['K']}, {one['d']}) at t = {one['tau']:g}" for one in beaten)
             if where:
                 found[family] = replace(found[family], why=f"{found[family].why} It is beaten for {', '.join(where)}.")
@@ -138,7 +142,9 @@ class CodeTemperature(Study):
         found["partition"] = Evidence.exact(all(right), why=f"The search's lowest value is that of {', '.join(told)}.")
         cold = results.where(K=6, d=4, tau=10.0)
         if cold:
-            found["cold"] = Evidence(per_seed(cold, lambda mine: max(-_excess(entry.value) for entry in mine)))
+            found["cold"] = Evidence(
+                per_seed(cold, lambda mine: max(-_excess_over_closed_form(entry.value) for entry in mine))
+            )
         return found
 
     def table(self, results: Results) -> list[dict[str, Any]]:
@@ -151,14 +157,16 @@ class CodeTemperature(Study):
             rows.append({**row, "best_of_search": best, "starts_that_reach_it": share})
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(2.9, 2.3))
         sizes = list(dict.fromkeys((entry.labels["K"], entry.labels["d"]) for entry in results))
         families = list(SIZES)
         for place, (count, dim) in enumerate(sizes):
             mine = results.where(K=count, d=dim)
             taus = mine.labels("tau")
-            below = [max(-min(_excess(entry.value) for entry in mine.where(tau=tau)), 1e-16) for tau in taus]
+            below = [
+                max(-min(_excess_over_closed_form(entry.value) for entry in mine.where(tau=tau)), 1e-16) for tau in taus
+            ]
             style = {"color": colour(mine[0].labels["family"], families), "marker": "os^DvPX*<>"[place % 10]}
             axes[0, 0].plot(taus, below, linewidth=0.8, mfc="none", ms=4, label=f"K = {count}, d = {dim}", **style)
         axes[0, 0].axhline(EQUAL, color=GREY, linestyle=(0, (4, 2)), linewidth=1.0)
@@ -201,10 +209,10 @@ def simplices_value(sizes: str, temperature: float) -> float:
     return float(sum(terms))
 
 
-def _moderate(results: Results) -> Results:
-    return Results(results.profile, tuple(entry for entry in results if entry.labels["tau"] <= MODERATE))
+def _at_moderate_temperatures(results: Results) -> Results:
+    return results.select(lambda entry: entry.labels["tau"] <= MODERATE)
 
 
-def _excess(value: Mapping[str, Any]) -> float:
+def _excess_over_closed_form(value: Mapping[str, Any]) -> float:
     """How much higher the best of the search is than the closed form, relative to it."""
     return value["best"] / value["closed_form"] - 1

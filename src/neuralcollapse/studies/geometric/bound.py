@@ -13,7 +13,7 @@ from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence, Holds
-from ..pictures import GREY, colour, figure, legend_below, number
+from ..pictures import GREY, Figure, colour, figure, legend_below, number
 
 PER_CLASS = 100
 DECAYS = ((5e-4, 5e-4), (5e-4, 5e-5), (5e-3, 5e-5))
@@ -32,7 +32,7 @@ def bound(num_classes: int, weight_decay: float, feature_decay: float, points: i
     assert optimum.point.W is not None
     best = float(optimum.point.W.square().sum())
 
-    def curve(rho: Any) -> np.ndarray:
+    def curve(rho: float | np.ndarray) -> np.ndarray:
         return np.asarray(xi(rho, loss, num_classes, PER_CLASS, weight_decay, feature_decay))
 
     rho = np.geomspace(best / 1000, 4 * best, points) if best else np.geomspace(0.01, 10, points)
@@ -155,7 +155,7 @@ class Bound(Study):
             for entry in results.where(what="curve")
         ]
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         curves = results.where(what="curve")
         counts = curves.labels("K")
         picture, axes = figure(1, len(counts), size=(2.4, 2.1) if len(counts) > 1 else None)

@@ -19,6 +19,7 @@ from .._common.seeds import agreement, fits, listed, points
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Agrees, Claim, Evidence
+from ..pictures import Figure
 
 ALL, PEELED = "all parameters", "(W, H, b)"
 LITERAL, STORED = "(W, H, b), all N features", "(W, H, b), released code"
@@ -90,7 +91,7 @@ class FeatureDecay(Study):
                     yield Planned(Train(plan, features=True), {"data": data, "decay": name, "seed": seed})
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
-        both = Results(results.profile, tuple(e for e in results if e.labels["decay"] in (ALL, PEELED)))
+        both = results.select(lambda entry: entry.labels["decay"] in (ALL, PEELED))
         found = collapse_evidence(both, COLLAPSING, "decay")
         for claim in self.claims:
             data = claim.name.removeprefix("on-par-")
@@ -106,5 +107,5 @@ class FeatureDecay(Study):
                 )
         return found
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         return draw_rows(results, "decay", (*COLLAPSING, "nc4_bias"), kept_features=False)

@@ -1,19 +1,19 @@
 """Figures 4 and 8 of the geometric paper: collapse on random labels as the net gets wider."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from ...training import Plan
+from ...training import Plan, Run
 from .._cells import Train
 from .._common.geometric_and_mse import COLLAPSED
 from .._common.plans import METRICS, desk_plan, paper_plan, smoke_plan
 from .._common.seeds import per_seed, rank_correlation
-from .._results import Planned, Results
+from .._results import Planned, Result, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtLeast, AtMost, Claim, Evidence
-from ..pictures import MARKERS, colour, figure, legend_below, metric_name
+from ..pictures import MARKERS, Figure, colour, figure, legend_below, metric_name
 
 NETS = {"MLP": "mlp:width={width},depth=4", "ResNet18": "resnet18:width={width}", "ResNet8": "resnet8:width={width}"}
 WIDTHS: dict[Profile, dict[str, tuple[int, ...]]] = {
@@ -97,34 +97,39 @@ class RandomLabels(Study):
                     yield Planned(Train(plan), {"net": family, "width": width, "seed": seed})
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
-        widest = Results(results.profile, tuple(_widest(results)))
+        widest = Results(results.profile, tuple(_widest_nets(results)))
         met = bool((widest.final("accuracy") >= 0.99).all())
 
-        def least(number: Any) -> list[float]:
+        def least(number: Callable[[Results], float]) -> list[float]:
             """Of both families the worse, one a seed."""
             return per_seed(results, lambda runs: min(number(mine) for _, mine in runs.groups("net")))
 
         found = {
             "collapse": Evidence(
-                per_seed(widest, lambda mine: mine.final("nc1").max()), floor_met=met, why=_words(results, "nc1")
+                per_seed(widest, lambda mine: mine.final("nc1").max()),
+                floor_met=met,
+                why=_means_by_width(results, "nc1"),
             ),
             "together": Evidence(
-                least(lambda mine: rank_correlation(_values(mine, "error"), _values(mine, "nc1"))), floor_met=met
+                least(lambda mine: rank_correlation(_final_values(mine, "error"), _final_values(mine, "nc1"))),
+                floor_met=met,
             ),
         }
         for name in FALLING:
-            with_width = least(lambda mine, name=name: -rank_correlation(mine.labels("width"), _values(mine, name)))
-            found[f"{name}-with-width"] = Evidence(with_width, floor_met=met, why=_words(results, name))
+            with_width = least(
+                lambda mine, name=name: -rank_correlation(mine.labels("width"), _final_values(mine, name))
+            )
+            found[f"{name}-with-width"] = Evidence(with_width, floor_met=met, why=_means_by_width(results, name))
         return found
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         families = results.labels("net")
         panels = (*SHOWN, "error")
         picture, axes = figure(1, len(panels), size=(1.85, 1.95))
         for place, family in enumerate(families):
             mine = results.where(net=family)
             for axis, name in zip(axes[0], panels, strict=True):
-                runs = np.array([_values(one, name) for _, one in mine.groups("seed")])
+                runs = np.array([_final_values(one, name) for _, one in mine.groups("seed")])
                 style = {"color": colour(family, families), "marker": MARKERS[place], "label": family}
                 axis.plot(mine.labels("width"), runs.mean(0), **style)
                 axis.fill_between(
@@ -143,12 +148,12 @@ class RandomLabels(Study):
         return [{**row, "train_error": 1 - row["train_accuracy"]} for row in super().table(results)]
 
 
-def _widest(results: Results) -> Iterator[Any]:
+def _widest_nets(results: Results) -> Iterator[Result[Run]]:
     for _, mine in results.groups("net", "seed"):
         yield max(mine, key=lambda entry: entry.labels["width"])
 
 
-def _values(results: Results, name: str) -> np.ndarray:
+def _final_values(results: Results, name: str) -> np.ndarray:
     """Final values; of NC2 and NC3 where d < K - 1, the distance from the nearest projection of an ETF."""
     if name == "error":
         return 1 - results.final("accuracy")
@@ -156,10 +161,10 @@ def _values(results: Results, name: str) -> np.ndarray:
     return values if name == "nc1" else np.where(np.isnan(values), results.final(f"{name}_projected"), values)
 
 
-def _words(results: Results, name: str) -> str:
+def _means_by_width(results: Results, name: str) -> str:
     texts = []
     for (family,), mine in results.groups("net"):
-        means = [(width, float(_values(one, name).mean())) for (width,), one in mine.groups("width")]
+        means = [(width, float(_final_values(one, name).mean())) for (width,), one in mine.groups("width")]
         texts.append(f"{family} " + ", ".join(f"{value:.2g} at {width}" for width, value in means))
     return f"Means over seeds by width: {'; '.join(texts)}."
 

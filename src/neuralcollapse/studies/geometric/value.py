@@ -10,7 +10,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence
-from ..pictures import GREY, colour, figure, legend_below, loss_name, marker
+from ..pictures import GREY, Figure, colour, figure, legend_below, loss_name, marker
 
 PER_CLASS = 5
 DECAYS = ((5e-3, 5e-3), (5e-2, 1e-3))
@@ -116,7 +116,7 @@ class RegularizedValue(Study):
         for entry in results:
             labels = entry.labels
             narrow = labels["bias"] and labels["d"] < labels["K"] - 1
-            found["narrow-bias" if narrow else labels["loss"]].append(_excess(entry.value))
+            found["narrow-bias" if narrow else labels["loss"]].append(_distance_from_minimum(entry.value))
             found["collapse"].append(_last_nc1(entry.value))
         return {
             name: Evidence.exact(
@@ -138,21 +138,21 @@ class RegularizedValue(Study):
                     "bias": bias,
                     "decays": list(DECAYS[decays]),
                     "minimum": traces[0].problem.optimum().value,
-                    "largest_relative_excess": max(map(_excess, traces)),
+                    "largest_relative_excess": max(map(_distance_from_minimum, traces)),
                     "nc1": max(map(_last_nc1, traces)),
                     "iterations": float(np.mean([trace.iterations for trace in traces])),
                 }
             )
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(2.9, 2.3))
         names = results.labels("loss")
         for place, loss in enumerate(names):
             mine = results.where(loss=loss)
             exact = np.array([entry.value.problem.optimum().value for entry in mine])
             reached = np.array([entry.value.value for entry in mine])
-            excess = np.maximum([_excess(entry.value) for entry in mine], 1e-17)
+            excess = np.maximum([_distance_from_minimum(entry.value) for entry in mine], 1e-17)
             shift = 1.04 ** (place - 1.5)
             style = {"color": colour(loss), "marker": marker(loss), "linestyle": "none", "alpha": 0.6, "ms": 3}
             axes[0, 0].plot(exact, reached, label=loss_name(loss), **style)
@@ -176,7 +176,7 @@ class RegularizedValue(Study):
         return picture
 
 
-def _excess(trace: Trace) -> float:
+def _distance_from_minimum(trace: Trace) -> float:
     """How far the value is from the global minimum, relative to it."""
     best = trace.problem.optimum().value
     return abs(trace.value - best) / abs(best)

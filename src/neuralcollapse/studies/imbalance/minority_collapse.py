@@ -13,7 +13,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
-from ..pictures import GREY, PURPLE, colour, figure, legend_below
+from ..pictures import GREY, PURPLE, Figure, colour, figure, legend_below
 from ._gaps import GAP_LAW, gap, law, measured, row_distance
 
 MINORITY = 4
@@ -52,14 +52,14 @@ def predicted(counts: list[int], ratio: float) -> float:
     return law(MINORITY, sum(counts), math.sqrt(weight * feature))
 
 
-def _model(counts: list[int], ratio: float, bias_decay: float | None) -> RegularizedUFM:
+def _model_at_ratio(counts: list[int], ratio: float, bias_decay: float | None) -> RegularizedUFM:
     return RegularizedUFM("cross-entropy", len(counts), counts, 2 * len(counts), *decays(counts, ratio), bias_decay)
 
 
 @calculations.add("imbalance/minority-optimum")
 def minority_at_optimum(counts: list[int], ratio: float, bias_decay: float | None) -> dict[str, Any]:
     """The minority's gap and row distance at the global minimum, with the certificate's duality gap."""
-    problem = _model(counts, ratio, bias_decay)
+    problem = _model_at_ratio(counts, ratio, bias_decay)
     point = problem.optimum().point
     duality = problem.certify(point).gap
     found = measured(problem, point)[-1]
@@ -69,7 +69,7 @@ def minority_at_optimum(counts: list[int], ratio: float, bias_decay: float | Non
 @calculations.add("imbalance/minority-descent")
 def minority_after_descent(counts: list[int], ratio: float, bias_decay: float | None, seed: int) -> dict[str, Any]:
     """The same where L-BFGS on all samples ends, from a random start."""
-    problem = _model(counts, ratio, bias_decay)
+    problem = _model_at_ratio(counts, ratio, bias_decay)
     trace = solve(problem, "lbfgs", seed=seed, tol=1e-10, max_iter=20_000)
     return {**measured(problem, trace.point)[-1], "law": predicted(counts, ratio), "outcome": trace.outcome}
 
@@ -187,7 +187,7 @@ class MinorityCollapse(Study):
         apart = [entry.value for entry in exact if entry.labels["ratio"] < 1]
         duality = max(entry.value["duality_gap"] for entry in exact)
         descents, nets = (results.where(what=what) for what in ("descent", "net"))
-        reached, trained = per_seed(descents, _off), per_seed(nets, _off)
+        reached, trained = per_seed(descents, _farthest_from_law), per_seed(nets, _farthest_from_law)
         farthest = max(value["distance"] for value in merged)
         return {
             "merged": Evidence.exact(
@@ -210,7 +210,7 @@ class MinorityCollapse(Study):
             rows.append({**row, **means})
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(3.0, 2.3))
         exact = results.where(what="optimum", bias="none")
         names = results.labels("counts")
@@ -244,6 +244,6 @@ class MinorityCollapse(Study):
         return picture
 
 
-def _off(results: Results) -> float:
+def _farthest_from_law(results: Results) -> float:
     """The largest distance of a gap from the law."""
     return max(abs(entry.value["gap"] - entry.value["law"]) for entry in results)

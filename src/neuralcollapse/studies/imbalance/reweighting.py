@@ -13,7 +13,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence, Holds
-from ..pictures import GREY, colour, figure, legend_below
+from ..pictures import GREY, Figure, colour, figure, legend_below
 from ._gaps import GAP_LAW, groups_of, law, measured
 
 COUNTS = [40, 40, 10, 10, 2, 2]
@@ -127,7 +127,7 @@ class Reweighting(Study):
         found = {}
         for scheme in ("plain", "adjusted", "inverse"):
             mine = results.where(scheme=scheme)
-            off = per_seed(mine, lambda some: max(_off(entry.value) for entry in some))
+            off = per_seed(mine, lambda some: max(_farthest_gap(entry.value) for entry in some))
             found[scheme] = Evidence(off, why=f"{len(mine)} descents; the farthest gap is {max(off):.0e} away.")
         spread = per_seed(results.where(scheme="root"), lambda some: max(np.ptp(entry.value["gaps"]) for entry in some))
         found["root"] = Evidence(spread, why=f"They differ by at most {max(spread):.0e}.")
@@ -145,7 +145,7 @@ class Reweighting(Study):
                 rows.append({**row, "gap": float(np.mean(gaps)), "spread": float(np.ptp(gaps))})
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, len(SCHEMES), size=(1.75, 2.1), sharey=True)
         counts = sorted(groups_of(COUNTS), reverse=True)
         for axis, (scheme, title) in zip(axes[0], SCHEMES.items(), strict=True):
@@ -176,7 +176,7 @@ class Reweighting(Study):
         return picture
 
 
-def _off(value: Mapping[str, Any]) -> float:
+def _farthest_gap(value: Mapping[str, Any]) -> float:
     """The largest distance of a gap from the law."""
     return max(abs(gap - said) for gap, said in zip(value["gaps"], value["laws"], strict=True))
 

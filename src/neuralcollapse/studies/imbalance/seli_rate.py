@@ -14,7 +14,7 @@ from .._common.seeds import per_seed
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence, Holds
-from ..pictures import GREY, colour, figure, legend_below
+from ..pictures import GREY, Figure, colour, figure, legend_below
 
 COUNTS: dict[str, list[int]] = {
     "20 7 3 1": [20, 7, 3, 1],
@@ -37,14 +37,14 @@ def distance(first: Tensor, second: Tensor) -> float:
     return float(torch.linalg.norm(one - two))
 
 
-def _model(counts: list[int], decay: float, bias: bool) -> RegularizedUFM:
+def _model_at_decay(counts: list[int], decay: float, bias: bool) -> RegularizedUFM:
     return RegularizedUFM("ce", len(counts), counts, 2 * len(counts), decay, decay, 0.0 if bias else None)
 
 
 @calculations.add("imbalance/seli-optimum")
 def seli_at_optimum(counts: list[int], decay: float, bias: bool) -> dict[str, Any]:
     """The distance of the exact optimum's classifier from SELI at one decay."""
-    problem = _model(counts, decay, bias)
+    problem = _model_at_decay(counts, decay, bias)
     optimum = problem.optimum()
     return {
         "distance": distance(optimum.point.classifier, frames.seli(counts)[0]),
@@ -56,7 +56,7 @@ def seli_at_optimum(counts: list[int], decay: float, bias: bool) -> dict[str, An
 @calculations.add("imbalance/seli-descent")
 def seli_after_descent(counts: list[int], decay: float, seed: int) -> dict[str, Any]:
     """Where L-BFGS on all samples ends: how far from SELI, and from the optimum at its own decay."""
-    trace = solve(_model(counts, decay, bias=False), "lbfgs", seed=seed, tol=1e-10, max_iter=20_000)
+    trace = solve(_model_at_decay(counts, decay, bias=False), "lbfgs", seed=seed, tol=1e-10, max_iter=20_000)
     classifier = trace.point.classifier
     return {
         "to_seli": distance(classifier, frames.seli(counts)[0]),
@@ -130,7 +130,7 @@ class SeliRate(Study):
                 yield Planned(cell, {"what": "descent", "counts": name, "decay": DESCENT_DECAY, "seed": seed})
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
-        curves = {name: _curve(results, name) for name in COUNTS}
+        curves = {name: _distances_by_decay(results, name) for name in COUNTS}
         falls = [bool((np.diff(away) < 0).all()) for _, away in curves.values()]
         straight = min(np.corrcoef(np.log(decay), 1 / away)[0, 1] ** 2 for decay, away in curves.values())
         descents = results.where(what="descent")
@@ -155,14 +155,14 @@ class SeliRate(Study):
             )
         return found
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(2.9, 2.2))
         names = results.labels("counts")
         for name in names:
             style = {"color": colour(name, names), "marker": "os^"[names.index(name)]}
-            decay, away = _curve(results, name)
+            decay, away = _distances_by_decay(results, name)
             axes[0, 0].plot(decay, away, label=f"n = {name}", **style)
-            axes[0, 0].plot(*_curve(results, name, bias=True), linestyle=(0, (4, 2)), mfc="none", **style)
+            axes[0, 0].plot(*_distances_by_decay(results, name, bias=True), linestyle=(0, (4, 2)), mfc="none", **style)
             axes[0, 1].plot(np.log10(1 / decay), 1 / away, **style)
         axes[0, 0].plot([], [], color=GREY, linestyle=(0, (4, 2)), label="free bias")
         axes[0, 0].set_xscale("log")
@@ -176,7 +176,7 @@ class SeliRate(Study):
         return picture
 
 
-def _curve(results: Results, counts: str, bias: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def _distances_by_decay(results: Results, counts: str, bias: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Decays and distances of one set of counts."""
     mine = results.where(what="optimum", counts=counts, bias=bias)
     return np.array([e.labels["decay"] for e in mine]), np.array([e.value["distance"] for e in mine])

@@ -7,7 +7,7 @@ from .._common.seeds import agreement, fits
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Agrees, AtLeast, Claim, Evidence
-from ..pictures import figure, legend_below, series
+from ..pictures import Figure, figure, legend_below, series
 from ._nets import (
     PROVENANCE,
     SEEDS,
@@ -109,7 +109,7 @@ class Accuracy(Study):
             "last-epoch": worst(lambda run: run.final("test")["accuracy"]),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         text = as_in_text(results)
         sets = text.labels("data")
         picture, axes = figure(len(sets), 3, size=(2.2, 1.9), sharex="row")

@@ -9,7 +9,7 @@ from .._common.seeds import fits
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Below, Claim, Evidence
-from ..pictures import figure, legend_below, series
+from ..pictures import Figure, figure, legend_below, series
 from ._nets import CE, FL, LS, MSE, PROVENANCE, SEEDS, SHORT, as_in_text, largest_nets, name_of
 
 METRICS = ("nc1", "nc2", "nc3")
@@ -128,7 +128,7 @@ class Collapse(Study):
             "focal-slowest": Evidence([nc1(seed, FL) / nc1(seed, CE, LS, MSE) for seed in seeds], fitted, why=why),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         text = as_in_text(results)
         sets = text.labels("data")
         picture, axes = figure(len(sets), 3, size=(2.2, 1.9), sharex="row")

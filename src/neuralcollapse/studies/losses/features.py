@@ -11,7 +11,7 @@ from ...training import Run
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
-from ..pictures import figure, heat_map
+from ..pictures import Figure, figure, heat_map
 from ._nets import FL, PROVENANCE, SEEDS, SHORT, as_in_text, largest_nets, name_of
 from .collapse import LIMITS
 
@@ -125,7 +125,7 @@ class Features(Study):
                 )
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         text = as_in_text(results)
         sets, names = text.labels("data"), [SHORT[loss] for loss in text.labels("loss")]
         picture, axes = figure(len(sets), 2, size=(2.6, 2.2))

@@ -11,7 +11,7 @@ from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
-from ..pictures import COLOURS, GREY, figure
+from ..pictures import COLOURS, GREY, Figure, figure
 
 GAMMA = 3.0
 CLASSES = {"smoke": (10, 100), "desk": (4, 10, 17, 18, 30, 100), "paper": (4, 10, 17, 18, 30, 100)}
@@ -163,7 +163,7 @@ class FocalCurves(Study):
             for entry in results
         ]
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(2, 2, size=(2.6, 2.0))
         for (left, right), count in zip(axes, (10, 100), strict=True):
             value = results.only(K=count)

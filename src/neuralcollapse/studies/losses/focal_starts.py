@@ -12,7 +12,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Claim, Evidence
-from ..pictures import figure, heat_map
+from ..pictures import Figure, figure, heat_map
 
 GAMMA = 3.0
 CLASSES: Mapping[Profile, tuple[int, ...]] = {"smoke": (20,), "desk": (10, 30, 100), "paper": (10, 30, 100)}
@@ -111,7 +111,7 @@ class FocalStarts(Study):
             for key, group in results.groups("K", "bias", "where", "level", "scale")
         ]
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         counts = results.labels("K")
         picture, axes = figure(1, len(counts), size=(2.6, 2.0))
         for axis, count in zip(axes[0], counts, strict=True):

@@ -10,7 +10,7 @@ from .._common.plans import desk_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Below, Claim, Evidence
-from ..pictures import band, colour, figure, legend_below, marker
+from ..pictures import Figure, band, colour, figure, legend_below, marker
 from ._nets import DECAY, LOSSES, PROVENANCE, SHORT, by_loss, net, optimisation, spread, spread_ratio
 
 SIZES: Mapping[Profile, tuple[tuple[float, int], ...]] = {
@@ -121,7 +121,7 @@ class MiniImageNet(Study):
             "falls": Evidence(fall, met),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(2, 2, size=(2.35, 1.75), sharex="col")
         for column, size in enumerate(NAMES):
             found = results.where(size=size)

@@ -8,7 +8,7 @@ import numpy as np
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtLeast, AtMost, Claim, Evidence
-from ..pictures import figure, heat_map
+from ..pictures import Figure, figure, heat_map
 from ._nets import (
     EPOCHS,
     LOSSES,
@@ -138,7 +138,7 @@ class WidthEpochs(Study):
             ),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         sets, widths, epochs = (results.labels(name) for name in ("data", "width", "epochs"))
         picture, axes = figure(2 * len(sets), len(LOSSES), size=(1.75, 1.6), sharex=True, sharey=True)
         names = [f"{w:g}" for w in widths]

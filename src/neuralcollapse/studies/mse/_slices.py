@@ -1,9 +1,9 @@
 """What figures 2 and 8 share: losses over the norm s and angle theta of one feature, and which way they fall."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ... import losses
 from ...landscape import FeatureSlice, WideSlice
@@ -56,7 +56,7 @@ def grid(points: int, norm: float = NORM) -> tuple[np.ndarray, np.ndarray]:
     return norm * middles, np.pi / 2 * middles
 
 
-def descent_field(loss: str, num_classes: int | None, s: Any, theta: Any) -> Field:
+def descent_field(loss: str, num_classes: int | None, s: ArrayLike, theta: ArrayLike) -> Field:
     """The loss and its gradient where the axes ``s`` and ``theta`` cross; ``num_classes=None`` is the limit of many."""
     norms, angles = np.meshgrid(np.asarray(s, dtype=float), np.asarray(theta, dtype=float))
     on_logits = losses.get(loss)

@@ -23,7 +23,7 @@ from .._common.seeds import fits, known
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
-from ..pictures import figure, loss_name
+from ..pictures import Figure, figure, loss_name
 
 SQUARED, ENTROPY = "squared-error", "cross-entropy"
 CASES = {
@@ -37,7 +37,7 @@ FRAMES = {"simplex": "a simplex ETF", "orthogonal": "an orthogonal frame"}
 SOLVED = {"method": "lbfgs", "options": {"tol": 1e-12, "max_iter": 5000, "record": ["value", "nc1"]}}
 
 
-def _words(loss: str, bias: bool) -> str:
+def _setting_in_words(loss: str, bias: bool) -> str:
     return (
         f"With {'the squared error' if loss == SQUARED else 'cross-entropy'} {'and' if bias else 'but without'} a bias"
     )
@@ -57,8 +57,8 @@ class Bias(Study):
         *(
             Claim(
                 f"model-{name}",
-                f"{_words(loss, bias)} the classifier that minimises the unconstrained model forms {FRAMES[frame]} "
-                "(largest distance over the starts).",
+                f"{_setting_in_words(loss, bias)} the classifier that minimises the unconstrained model forms "
+                f"{FRAMES[frame]} (largest distance over the starts).",
                 "Section 3.1, footnote 2" if loss == SQUARED else "Section 1.1, Section 3.1",
                 AtMost(1e-6),
                 unit="distance",
@@ -68,7 +68,7 @@ class Bias(Study):
         *(
             Claim(
                 name,
-                f"{_words(loss, bias)} a net's classifier is nearer to {FRAMES[frame]}.",
+                f"{_setting_in_words(loss, bias)} a net's classifier is nearer to {FRAMES[frame]}.",
                 "our reading for nets: the paper states the minimisers of the model",
                 Above(0.0),
                 kind="ours",
@@ -110,7 +110,7 @@ class Bias(Study):
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         found = {}
-        nets, models = _nets(results), _models(results)
+        nets, models = _trained_nets(results), _solved_models(results)
         for name, (loss, bias, frame) in CASES.items():
             ends = [frame_distances(entry.value)[frame] for entry in models.where(loss=loss, bias=bias)]
             if ends:
@@ -131,9 +131,9 @@ class Bias(Study):
             row |= {f"distance_from_{name}": known(value) for name, value in frame_distances(entry.value).items()}
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, len(CASES), size=(1.75, 1.9))
-        mine = _nets(results)
+        mine = _trained_nets(results)
         drawn: Any = None
         for axis, (loss, bias, _) in zip(axes[0], CASES.values(), strict=True):
             run = mine.where(loss=loss, bias=bias)[0].value
@@ -149,12 +149,12 @@ class Bias(Study):
         return picture
 
 
-def _nets(results: Results) -> Results:
-    return Results(results.profile, tuple(entry for entry in as_in_text(results) if isinstance(entry.value, Run)))
+def _trained_nets(results: Results) -> Results:
+    return as_in_text(results).select(lambda entry: isinstance(entry.value, Run))
 
 
-def _models(results: Results) -> Results:
-    return Results(results.profile, tuple(entry for entry in results if isinstance(entry.value, Trace)))
+def _solved_models(results: Results) -> Results:
+    return results.select(lambda entry: isinstance(entry.value, Trace))
 
 
 def gram(found: Run | Trace) -> np.ndarray:

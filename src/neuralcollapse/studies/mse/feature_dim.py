@@ -25,7 +25,7 @@ from .._common.seeds import agreement, fits, known, per_seed, points
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Agrees, AtMost, Claim, Evidence
-from ..pictures import figure, legend_below, loss_name, series
+from ..pictures import Figure, figure, legend_below, loss_name, series
 
 SQUARED, ENTROPY = LOSSES = ("squared-error", "cross-entropy")
 WIDE = {"smoke": 32, "desk": 64, "paper": 512}
@@ -163,7 +163,7 @@ class FeatureDim(Study):
             row["numerical_rank"] = entry.value.final("train")["numerical_rank"]
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(len(LOSSES), 4, size=(1.85, 1.85))
         for line, loss in zip(axes, LOSSES, strict=True):
             mine = as_in_text(results).where(loss=loss)

@@ -10,8 +10,8 @@ from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
-from ..pictures import figure
-from ._slices import AREAS, LOSSES, NORM, SCALES, descent_field, grid
+from ..pictures import Figure, figure
+from ._slices import AREAS, LOSSES, NORM, SCALES, Field, descent_field, grid
 
 CLASSES = {"smoke": (10, None), "desk": (10, 100, None), "paper": (10, 100, None)}
 """None: the limit of many classes."""
@@ -47,9 +47,9 @@ def gradient_field(loss: str, num_classes: int | None, points: int) -> dict[str,
     }
 
 
-def _right_angle_error(loss: str, edge: Any) -> float | None:
+def _right_angle_error(loss: str, edge: Field) -> float | None:
     """The largest relative distance of the gradient at theta = pi/2 from (s, alpha M s)."""
-    scales = _scales(loss)
+    scales = _scales_of(loss)
     if scales is None:
         return None
     alpha, target = scales
@@ -58,9 +58,9 @@ def _right_angle_error(loss: str, edge: Any) -> float | None:
     return float(max(along_s.max(), along_theta.max()))
 
 
-def _predicted_wrongly(loss: str, field: Any) -> float | None:
+def _predicted_wrongly(loss: str, field: Field) -> float | None:
     """The share of the area on which descent turns away though s cos theta <= alpha M/(alpha - 1), or the reverse."""
-    scales = _scales(loss)
+    scales = _scales_of(loss)
     if scales is None:
         return None
     alpha, target = scales
@@ -68,7 +68,7 @@ def _predicted_wrongly(loss: str, field: Any) -> float | None:
     return float((predicted != (field.by_theta < 0)).mean())
 
 
-def _scales(loss: str) -> tuple[float, float] | None:
+def _scales_of(loss: str) -> tuple[float, float] | None:
     return next((SCALES[name] for name, spec in LOSSES.items() if spec == loss and name in SCALES), None)
 
 
@@ -176,16 +176,16 @@ class GradientField(Study):
             ),
             "aligned": Evidence.exact(
                 gain("least_alignment_at_right_angle", [None]),
-                why=f"Mean cosines at theta = pi/2: {_listed(limit, 'alignment_at_right_angle')}.",
+                why=f"Mean cosines at theta = pi/2: {_values_in_words(limit, 'alignment_at_right_angle')}.",
             ),
             "near-boundary": Evidence.exact(
                 gain("alignment_near_boundary", counts),
-                why=f"Mean cosines in the limit: {_listed(limit, 'alignment_near_boundary')}.",
+                why=f"Mean cosines in the limit: {_values_in_words(limit, 'alignment_near_boundary')}.",
             ),
             "areas": Evidence.exact(
                 min(gains.values()),
-                why=f"Mean cosines in the limit, s up to {NORM:g}: {_listed(limit, 'alignment')}. In the limit the "
-                f"mean is lower than that of vanilla MSE for {', '.join(lost) or 'none'}: the area decides.",
+                why=f"Mean cosines in the limit, s up to {NORM:g}: {_values_in_words(limit, 'alignment')}. In the "
+                f"limit the mean is lower than that of vanilla MSE for {', '.join(lost) or 'none'}: the area decides.",
                 table=[{**row, "K": row["K"] or "many"} for row in rows],
             ),
             "turned-away": Evidence.exact(
@@ -195,7 +195,7 @@ class GradientField(Study):
             ),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         counts = results.labels("K")
         picture, axes = figure(len(counts), len(LOSSES), size=(1.75, 1.7), sharex=True, sharey=True)
         for row, count in zip(axes, counts, strict=True):
@@ -218,5 +218,5 @@ class GradientField(Study):
         return picture
 
 
-def _listed(values: dict[str, dict[str, Any]], key: str) -> str:
+def _values_in_words(values: dict[str, dict[str, Any]], key: str) -> str:
     return ", ".join(f"{name} {value[key]:.3f}" for name, value in values.items())

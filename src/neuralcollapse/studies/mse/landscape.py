@@ -1,6 +1,6 @@
 """Figure 2 of the mse paper: vanilla MSE is steep in a feature's norm, cross-entropy and rescaled MSE in its angle."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from .._cells import Calculation, calculations
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
-from ..pictures import figure
+from ..pictures import Figure, figure
 from ._slices import AREAS, LOSSES, NORM, descent_field, grid
 
 SURFACES = ("MSE", "CE", "MSE (M=5)", "MSE (alpha=5, M=5)")
@@ -109,12 +109,12 @@ class Landscape(Study):
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         return {
-            "vanilla": _part(results, ("MSE",), max),
-            "cross-entropy": _part(results, ("CE",), min),
-            "rescaled": _part(results, RESCALED, min),
+            "vanilla": _least_favourable(results, ("MSE",), max),
+            "cross-entropy": _least_favourable(results, ("CE",), min),
+            "rescaled": _least_favourable(results, RESCALED, min),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         from matplotlib.ticker import MaxNLocator
 
         counts = results.labels("K")
@@ -160,7 +160,7 @@ class Landscape(Study):
         return picture
 
 
-def _part(results: Results, names: tuple[str, ...], choose: Any) -> Evidence:
+def _least_favourable(results: Results, names: tuple[str, ...], choose: Callable[[Iterable[float]], float]) -> Evidence:
     """The least favourable share over some losses and all K, with what other areas would say."""
     mine = [entry for entry in results if entry.labels["loss"] in names]
     table = [

@@ -13,7 +13,7 @@ from .._common.seeds import per_seed, rank_correlation
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtLeast, Claim, Evidence
-from ..pictures import figure, series
+from ..pictures import Figure, figure, series
 
 SWEEPS: dict[Profile, dict[str, tuple[int, ...]]] = {
     "smoke": {"alpha": (1, 5), "M": (1, 5)},
@@ -116,19 +116,26 @@ class Rescaling(Study):
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         mine = as_in_text(results)
         count = {"smoke": 10}.get(results.profile, MINI_IMAGENET_CLASSES)
-        scaled = Results(mine.profile, tuple(entry for entry in mine if entry.labels["value"] > 1))
+        scaled = mine.select(lambda entry: entry.labels["value"] > 1)
         met = bool((scaled.final("accuracy") >= 10 / count).all())
         found, six = {}, []
         for sweep in mine.labels("sweep"):
             runs = mine.where(sweep=sweep)
             for name, (_, metric, split, sign) in MEASURED.items():
-                six.append(_correlations(runs, metric, split, sign))
-                found[f"{sweep}-{name}"] = Evidence(six[-1].tolist(), floor_met=met, why=_words(runs, metric, split))
+                six.append(_correlations_with_scale(runs, metric, split, sign))
+                found[f"{sweep}-{name}"] = Evidence(
+                    six[-1].tolist(), floor_met=met, why=_means_by_scale(runs, metric, split)
+                )
         least = np.min(six, axis=0)
-        found["clear"] = Evidence(least.tolist(), floor_met=met, why=f"Least of the six, by seed: {_row(least)}.")
+        found["clear"] = Evidence(
+            least.tolist(), floor_met=met, why=f"Least of the six, by seed: {_numbers_in_words(least)}."
+        )
         for claim, (metric, sign) in zip(("margins", "numerical-rank"), FURTHER.values(), strict=True):
-            both = [_correlations(mine.where(sweep=sweep), metric, "train", sign) for sweep in mine.labels("sweep")]
-            text = " ".join(_words(mine.where(sweep=sweep), metric, "train") for sweep in mine.labels("sweep"))
+            both = [
+                _correlations_with_scale(mine.where(sweep=sweep), metric, "train", sign)
+                for sweep in mine.labels("sweep")
+            ]
+            text = " ".join(_means_by_scale(mine.where(sweep=sweep), metric, "train") for sweep in mine.labels("sweep"))
             found[claim] = Evidence(np.min(both, axis=0).tolist(), floor_met=met, why=text)
         return found
 
@@ -139,7 +146,7 @@ class Rescaling(Study):
             row |= {name: last[name] for name in ("cosine_margin", "numerical_rank")}
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         mine = as_in_text(results)
         sweeps = mine.labels("sweep")
         picture, axes = figure(len(sweeps), 4, size=(1.95, 1.85))
@@ -179,19 +186,19 @@ def _plan(profile: Profile, loss: str, seed: int, variant: str) -> Plan:
     return paper_plan(**common, **scale, data="mini-imagenet", model="resnet18:width=64", augment=True)
 
 
-def _correlations(results: Results, metric: str, split: str, sign: int) -> np.ndarray:
+def _correlations_with_scale(results: Results, metric: str, split: str, sign: int) -> np.ndarray:
     """Rank correlations of the scale with a metric (or, for sign -1, with its fall), one a seed."""
     return np.array(
         per_seed(results, lambda mine: rank_correlation(mine.labels("value"), sign * mine.final(metric, split)))
     )
 
 
-def _words(results: Results, metric: str, split: str) -> str:
+def _means_by_scale(results: Results, metric: str, split: str) -> str:
     name = results[0].labels["sweep"]
     means = [(value, float(mine.final(metric, split).mean())) for (value,), mine in results.groups("value")]
     text = ", ".join(f"{mean:.3g} at {value}" for value, mean in means)
     return f"{metric.replace('_', ' ')} ({split}) by {name}: {text}."
 
 
-def _row(values: np.ndarray) -> str:
+def _numbers_in_words(values: np.ndarray) -> str:
     return ", ".join(f"{value:.2f}" for value in values)

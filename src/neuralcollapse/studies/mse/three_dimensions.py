@@ -13,7 +13,7 @@ from .._common.seeds import known
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Claim, Evidence
-from ..pictures import class_colour, loss_name
+from ..pictures import Figure, class_colour, loss_name
 from .feature_dim import LOSSES, dimension_plan, variants
 
 SHOWN = 100
@@ -98,7 +98,7 @@ class ThreeDimensions(Study):
             }
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         from matplotlib.figure import Figure
 
         picture = Figure(figsize=(6.7, 3.4), layout="constrained")
@@ -144,8 +144,8 @@ class ThreeDimensions(Study):
 
 def nearest_angles(run: Run) -> np.ndarray:
     """For each class, the angle between its mean and the nearest other one, as seen from the global mean."""
-    features, labels = _kept(run)
-    unit = _directions(np.stack([features[labels == label].mean(0) for label in np.unique(labels)]) - features.mean(0))
+    features, labels = _kept_features(run)
+    unit = _unit_rows(np.stack([features[labels == label].mean(0) for label in np.unique(labels)]) - features.mean(0))
     cosines = unit @ unit.T
     np.fill_diagonal(cosines, -1)
     return np.arccos(np.clip(cosines.max(1), -1, 1))
@@ -153,30 +153,30 @@ def nearest_angles(run: Run) -> np.ndarray:
 
 def spreads(run: Run) -> np.ndarray:
     """For each class, the mean angle between its features and their mean, as seen from the global mean."""
-    features, labels = _kept(run)
+    features, labels = _kept_features(run)
     centred = features - features.mean(0)
     found = []
     for label in np.unique(labels):
         mine = centred[labels == label]
-        cosines = _directions(mine) @ _directions(mine.mean(0, keepdims=True))[0]
+        cosines = _unit_rows(mine) @ _unit_rows(mine.mean(0, keepdims=True))[0]
         found.append(np.arccos(np.clip(cosines, -1, 1)).mean())
     return np.array(found)
 
 
 def shown(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Features and labels of random training samples, as many of each class."""
-    features, labels = _kept(run)
+    features, labels = _kept_features(run)
     order = np.random.default_rng(0).permutation(len(labels))
     places = np.concatenate([order[labels[order] == label][:SHOWN] for label in np.unique(labels)])
     return features[places], labels[places]
 
 
-def _directions(rows: np.ndarray) -> np.ndarray:
+def _unit_rows(rows: np.ndarray) -> np.ndarray:
     """Rows of norm one; NaN for rows that are zero, as all are when every unit has died."""
     with np.errstate(invalid="ignore"):
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _kept(run: Run) -> tuple[np.ndarray, np.ndarray]:
+def _kept_features(run: Run) -> tuple[np.ndarray, np.ndarray]:
     kept = load_file(run.folder / "features-train.safetensors")
     return kept["features"].astype(np.float64), kept["labels"]

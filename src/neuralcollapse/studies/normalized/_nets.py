@@ -8,7 +8,7 @@ from ... import losses
 from ..._support.registry import Spec
 from ...training import Run
 from ...ufm import NormalizedUFM
-from .._results import Results
+from .._common.plans import CODE, TEXT, as_in_text
 from .._study import Profile
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
 ]
 
 MODELS = ("normalized", "regularized")
-TEXT, CODE = "text", "released code"
 
 PROVENANCE: dict[str, Literal["text", "code", "guess"]] = {
     "model, data, epochs": "text",
@@ -75,16 +74,11 @@ def variants(profile: Profile, model: str, *, subset: bool) -> Iterator[tuple[di
     yield released(model, chosen, subset=subset), {"variant": CODE}
 
 
-def as_in_text(results: Results) -> Results:
-    """Without the runs of the released code's variants, which are shown and decide nothing."""
-    return Results(results.profile, tuple(e for e in results if e.labels.get("variant", TEXT) == TEXT))
-
-
-def net_name(net: str) -> str:
+def net_name(net: str, separator: str = ", ") -> str:
     """``resnet18:width=8`` as "ResNet18, width 8"."""
     spec = Spec.parse(net, "net")
     sizes = [f"{name} {size}" for name, size in spec.arguments.items()]
-    return ", ".join([spec.name.replace("resnet", "ResNet"), *sizes[:1]])
+    return separator.join([spec.name.replace("resnet", "ResNet"), *sizes[:1]])
 
 
 def least_loss(num_classes: int, temperature: float) -> float:

@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 
 from ..._support.registry import Spec
+from ...training import Plan
 from .._cells import Train
 from .._common.plans import desk_plan, paper_plan, smoke_plan
+from .._common.seeds import rank_correlation
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
-from ..pictures import colour, figure, legend_below
+from ..pictures import Figure, colour, figure, legend_below
 from ._nets import MODELS, PROVENANCE, as_in_text, net_name, variants
-from .random_labels import correlation
 
 NETS: Mapping[Profile, tuple[str, ...]] = {
     "smoke": ("mlp:width=16,depth=2", "mlp:width=32,depth=2"),
@@ -115,14 +116,14 @@ class Generalization(Study):
         gains, ratios, drops, coupled = [], [], [], []
         for seed in text.labels("seed"):
             accuracy, nc1 = (
-                np.array([[_of(text, net, model, seed, name) for model in MODELS] for net in nets])
+                np.array([[_test_value(text, net, model, seed, name) for model in MODELS] for net in nets])
                 for name in ("accuracy", "nc1")
             )
             gains.append(100 * float((accuracy[:, 0] - accuracy[:, 1]).min()))
             ratios.append(float((nc1[:, 0] / nc1[:, 1]).max()))
             normalised, regularised = 100 * (accuracy[0] - accuracy[-1])
             drops.append(float(regularised - normalised))
-            coupled.append(correlation(accuracy.ravel(), nc1.ravel()))
+            coupled.append(rank_correlation(accuracy.ravel(), nc1.ravel()))
         words = "; ".join(
             f"{net_name(net)}: "
             + " against ".join(
@@ -139,7 +140,7 @@ class Generalization(Study):
             "coupled": Evidence(coupled, met),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         text = as_in_text(results)
         nets = text.labels("net")
         picture, axes = figure(1, 2, size=(2.35, 2.0))
@@ -155,7 +156,7 @@ class Generalization(Study):
                 if results.profile == "paper":
                     label = "the paper's" if place == 0 else None
                     axis.plot([x for x, _ in marks], [y for _, y in marks], "_", color="black", ms=14, label=label)
-            axis.set_xticks(range(len(nets)), [net.partition(",")[0].replace(":", "\n") for net in nets])
+            axis.set_xticks(range(len(nets)), [net_name(net, "\n") for net in nets])
             axis.grid(axis="x", visible=False)
             axis.margins(y=0.15)
             axis.set_title(title)
@@ -175,11 +176,11 @@ class Generalization(Study):
         ]
 
 
-def _of(results: Results, net: str, model: str, seed: int, name: str) -> float:
+def _test_value(results: Results, net: str, model: str, seed: int, name: str) -> float:
     return float(results.where(net=net, model=model, seed=seed).final(name, "test")[0])
 
 
-def _plan(profile: Profile, **chosen: Any) -> Any:
+def _plan(profile: Profile, **chosen: Any) -> Plan:
     if profile == "smoke":
         return smoke_plan(**chosen)
     if profile == "paper":

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...losses import LabelSmoothing
-from ...ufm import critical_temperature
-from .._results import Planned, Results
+from ...ufm import Trace, critical_temperature
+from .._results import Planned, Result, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Claim, Evidence
-from ..pictures import GREY, SKY, figure, legend_below
+from ..pictures import GREY, SKY, Figure, figure, legend_below
 from ._sweeps import (
     CONTRASTIVE,
     DESCENT,
@@ -116,9 +116,9 @@ class Losses(Study):
         yield from sweep_cells(CONTRASTIVE, SWEEPS[profile], self.seeds(profile), "trust-region")
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
-        everything, results = results, _descent(results)
+        everything, results = results, _by_gradient_descent(results)
         smoothed = results.where(loss=SMOOTHED)
-        below, above = _part(smoothed, beyond=False), _part(smoothed, beyond=True)
+        below, above = _on_one_side(smoothed, beyond=False), _on_one_side(smoothed, beyond=True)
         excess = {
             loss: worst_of_each_seed(results.where(loss=loss), lambda one: abs(one.departure))
             for loss in (FOCAL, CONTRASTIVE)
@@ -150,10 +150,10 @@ class Losses(Study):
         }
 
     def table(self, results: Results) -> list[dict[str, Any]]:
-        return sweep_rows(_descent(results))
+        return sweep_rows(_by_gradient_descent(results))
 
-    def draw(self, results: Results) -> Any:
-        results = _descent(results)
+    def draw(self, results: Results) -> Figure:
+        results = _by_gradient_descent(results)
         picture, axes = figure(len(LOSSES), 2, size=(2.4, 1.75))
         for row, loss in zip(axes, LOSSES, strict=True):
             draw_sweeps(row, results, loss)
@@ -169,19 +169,18 @@ class Losses(Study):
         return picture
 
 
-def _descent(results: Results) -> Results:
+def _by_gradient_descent(results: Results) -> Results:
     """The solves by gradient descent, which the paper's figures show."""
-    return Results(results.profile, tuple(e for e in results if e.labels.get("method", DESCENT) == DESCENT))
+    return results.select(lambda entry: entry.labels.get("method", DESCENT) == DESCENT)
 
 
-def _part(smoothed: Results, *, beyond: bool) -> Results:
+def _on_one_side(smoothed: Results, *, beyond: bool) -> Results:
     """The results up to the critical temperature, or beyond it."""
-    kept = (
-        entry
-        for entry in smoothed
-        if (entry.labels["tau"] > critical_temperature(SMOOTHING, entry.labels["K"])) == beyond
-    )
-    return Results(smoothed.profile, tuple(kept))
+
+    def is_beyond(entry: Result[Trace]) -> bool:
+        return entry.labels["tau"] > critical_temperature(SMOOTHING, entry.labels["K"])
+
+    return smoothed.select(lambda entry: is_beyond(entry) == beyond)
 
 
 def critical_of(one: Reached) -> float:

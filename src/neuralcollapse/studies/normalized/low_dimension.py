@@ -1,7 +1,7 @@
 """Figures 1 and 2 of the normalized paper: more classes than dimensions, with and without unit norms."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Below, Claim, Evidence
-from ..pictures import class_colour, figure, number
+from ..pictures import Figure, class_colour, figure, number
 
 SIZES: Mapping[Profile, tuple[tuple[int, int], ...]] = {
     "smoke": ((2, 6), (3, 8)),
@@ -105,13 +105,18 @@ class LowDimension(Study):
                 gaps.append(abs(min(entry.value.value for entry in group) - polygon_value(count)))
         return {
             "spread": Evidence(
-                list(spread["normalised"] - spread["free"]), converged, why=_means("Variation", spread), table=rows
+                list(spread["normalised"] - spread["free"]),
+                converged,
+                why=_means_by_model("Variation", spread),
+                table=rows,
             ),
             "alignment": Evidence(
-                list(apart["normalised"] - apart["free"]), converged, why=_means("1 - cos", apart), table=rows
+                list(apart["normalised"] - apart["free"]), converged, why=_means_by_model("1 - cos", apart), table=rows
             ),
             "polygon": Evidence.exact(max(gaps), why=f"At most {max(gaps):.1e} over {len(gaps)} K."),
-            "decay-spreads": Evidence(list(spread["decayed"] - spread["normalised"]), why=_means("Variation", spread)),
+            "decay-spreads": Evidence(
+                list(spread["decayed"] - spread["normalised"]), why=_means_by_model("Variation", spread)
+            ),
         }
 
     def table(self, results: Results) -> list[dict[str, Any]]:
@@ -125,7 +130,7 @@ class LowDimension(Study):
             for key, group in results.groups("d", "K", "model")
         ]
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         count = max(k for d, k in SIZES[results.profile] if d == 2)  # pyright: ignore[reportArgumentType]
         picture, axes = figure(1, len(MODELS), size=(2.2, 2.35))
         for axis, model in zip(axes[0], MODELS, strict=True):
@@ -186,11 +191,11 @@ def polygon_value(count: int, temperature: float = 1.0) -> float:
     return math.log(sum(math.exp(temperature * (math.cos(2 * math.pi * j / count) - 1)) for j in range(count)))
 
 
-def by_seed(results: Results, measure: Any) -> np.ndarray:
+def by_seed(results: Results, measure: Callable[[Trace], float]) -> np.ndarray:
     """The mean of a measure over d and K, one a seed."""
     seeds = results.labels("seed")
     return np.array([np.mean([measure(entry.value) for entry in results.where(seed=seed)]) for seed in seeds])
 
 
-def _means(name: str, values: Mapping[str, np.ndarray]) -> str:
+def _means_by_model(name: str, values: Mapping[str, np.ndarray]) -> str:
     return f"{name}: " + ", ".join(f"{model} {found.mean():.2g}" for model, found in values.items()) + "."

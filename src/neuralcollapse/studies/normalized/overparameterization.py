@@ -10,7 +10,7 @@ from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
-from ..pictures import GREY, figure, legend_below, metric_name, series
+from ..pictures import GREY, Figure, figure, legend_below, metric_name, series
 from ._nets import MODELS, PROVENANCE, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, net_name, variants
 
 FITTED = 0.99
@@ -105,7 +105,7 @@ class Overparameterization(Study):
             "ahead": Evidence(ahead),
         }
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         text = as_in_text(results)
         nets = text.labels("net")
         picture, axes = figure(len(nets), 3, size=(2.2, 1.7))

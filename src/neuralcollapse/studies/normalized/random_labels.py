@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
+from ...training import Plan
 from .._cells import Train
 from .._common.plans import desk_plan, paper_plan, smoke_plan
+from .._common.seeds import rank_correlation
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, Below, Claim, Evidence
-from ..pictures import COLOURS, band, figure
+from ..pictures import COLOURS, Figure, band, figure
 from ._nets import normalized
 
 WIDTHS: Mapping[Profile, tuple[int, ...]] = {
@@ -94,9 +95,9 @@ class RandomLabels(Study):
         for seed in results.labels("seed"):
             runs = results.where(seed=seed)
             errors, values = 1 - runs.final("accuracy"), runs.final("nc1")
-            error.append(correlation(widths, errors))
-            nc1.append(correlation(widths, values))
-            together.append(correlation(errors, values))
+            error.append(rank_correlation(widths, errors))
+            nc1.append(rank_correlation(widths, values))
+            together.append(rank_correlation(errors, values))
         words = ", ".join(
             f"{width}: {1 - runs.final('accuracy').mean():.1%} and {runs.final('nc1').mean():.2g}"
             for width, runs in ((width, results.where(width=width)) for width in widths)
@@ -113,7 +114,7 @@ class RandomLabels(Study):
         names = ("accuracy", "loss", "nc1", "nc2", "nc3")
         return [{**entry.labels, **{name: entry.value.final()[name] for name in names}} for entry in results]
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         widths = results.labels("width")
         picture, axes = figure(1, 4, size=(1.9, 1.9))
         for axis, name in zip(axes[0], ("accuracy", "nc1", "nc2", "nc3"), strict=True):
@@ -128,14 +129,7 @@ class RandomLabels(Study):
         return picture
 
 
-def correlation(first: Any, second: Any) -> float:
-    """Spearman's; 0 where one of the two is constant, which neither rises nor falls."""
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return 0.0
-    return float(spearmanr(first, second).statistic)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _plan(profile: Profile, width: int, seed: int) -> Any:
+def _plan(profile: Profile, width: int, seed: int) -> Plan:
     chosen: dict[str, Any] = {**normalized(), "random_labels": True, "seed": seed}
     if profile == "smoke":
         return smoke_plan(**chosen, model=f"mlp:width={width},depth=2")

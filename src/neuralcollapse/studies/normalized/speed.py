@@ -10,8 +10,8 @@ from ...ufm import NormalizedUFM, RegularizedUFM, Trace
 from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
-from ..claims import Above, Below, Between, Claim, Evidence
-from ..pictures import COLOURS, GREY, band, figure, legend_below
+from ..claims import Above, Below, Between, Claim, Evidence, known
+from ..pictures import COLOURS, GREY, Figure, band, figure, legend_below
 
 METHODS = {
     "gradient descent": ("armijo", 150),
@@ -144,12 +144,13 @@ class Speed(Study):
             words = {part: _with_other_starts(table, method, *part) for part in (("accuracy",), NC1)}
             found[f"accuracy, {method}"] = Evidence(values, why=words[("accuracy",)])
             by_target = {target: Evidence(ratios(results, method, PRIMARY, target)) for target in NC1}
-            found[f"nc1, {method}"] = _across(by_target, words[NC1], table)
+            found[f"nc1, {method}"] = _over_all_targets(by_target, words[NC1], table)
         gaps = {method: ratios(results, method, PRIMARY, "accuracy") for method in METHODS}
         greater = np.array(gaps[TR]) / np.array(gaps[GD])
         similar = np.array(gaps[CG]) / np.array(gaps[GD])
         normalised = [
-            _of(results, TR, NORMALISED, seed, NC1[-1]) / _of(results, GD, NORMALISED, seed, NC1[-1])
+            _iterations_of(results, TR, NORMALISED, seed, NC1[-1])
+            / _iterations_of(results, GD, NORMALISED, seed, NC1[-1])
             for seed in results.labels("seed")
         ]
         every = np.array([ratios(results, GD, start, target) for start in STARTS for target in ("accuracy", *NC1)])
@@ -162,7 +163,7 @@ class Speed(Study):
             "any-start": Evidence(
                 list(every.min(0)),
                 why=("It depends on the start. " if depends else "")
-                + _iterations(table, GD, "accuracy", *NC1, starts=tuple(STARTS)),
+                + _comparison_in_words(table, GD, "accuracy", *NC1, starts=tuple(STARTS)),
                 table=table,
             ),
         }
@@ -173,12 +174,11 @@ class Speed(Study):
             row: dict[str, Any] = {"method": method, "model": model, "trials": len(group)}
             for target in ("accuracy", *NC1):
                 numbers = np.array([iterations_to(entry.value, target) for entry in group])
-                mean = float(numbers.mean())
-                row[_column(target)] = mean if math.isfinite(mean) else None
+                row[_target_column(target)] = known(float(numbers.mean()))
             rows.append(row)
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(2, len(METHODS), size=(2.3, 1.75))
         models = (NORMALISED, *STARTS)
         for column, method in enumerate(METHODS):
@@ -219,16 +219,17 @@ def iterations_to(trace: Trace, target: str | float) -> float:
 def ratios(results: Results, method: str, start: str, target: str | float) -> list[float]:
     """Iterations of the regularised model over those of the normalised, one a seed; the start itself counts as one."""
     return [
-        max(_of(results, method, start, seed, target), 1.0) / max(_of(results, method, NORMALISED, seed, target), 1.0)
+        max(_iterations_of(results, method, start, seed, target), 1.0)
+        / max(_iterations_of(results, method, NORMALISED, seed, target), 1.0)
         for seed in results.labels("seed")
     ]
 
 
-def _of(results: Results, method: str, model: str, seed: int, target: str | float) -> float:
+def _iterations_of(results: Results, method: str, model: str, seed: int, target: str | float) -> float:
     return iterations_to(results.only(method=method, model=model, seed=seed), target)
 
 
-def _across(by_target: Mapping[float, Evidence], why: str, table: Sequence[Mapping[str, Any]]) -> Evidence:
+def _over_all_targets(by_target: Mapping[float, Evidence], why: str, table: Sequence[Mapping[str, Any]]) -> Evidence:
     """One interval for all targets: from the lowest end to the highest, about the middle of the means."""
     found = list(by_target.values())
     means = sorted(one.measured for one in found)
@@ -238,7 +239,7 @@ def _across(by_target: Mapping[float, Evidence], why: str, table: Sequence[Mappi
     return Evidence.interval(means[len(means) // 2], min(lows), max(highs), why=why, table=table)
 
 
-def _column(target: str | float) -> str:
+def _target_column(target: str | float) -> str:
     return "iterations_to_accuracy" if target == "accuracy" else f"iterations_to_nc1_{target:g}"
 
 
@@ -250,29 +251,30 @@ def _with_other_starts(table: list[dict[str, Any]], method: str, *targets: str |
         for start in STARTS
         if start != PRIMARY and any(not _behind(rows[start], rows[NORMALISED], target) for target in targets)
     ]
-    words = _iterations(table, method, *targets)
+    words = _comparison_in_words(table, method, *targets)
     if not level:
         return f"{words} From the other starts it is behind as well."
-    ahead = _iterations(table, method, *targets, starts=tuple(level)).removeprefix("Mean iterations, ")
+    ahead = _comparison_in_words(table, method, *targets, starts=tuple(level)).removeprefix("Mean iterations, ")
     return f"{words} It depends on the start: {ahead}"
 
 
 def _behind(regularised: Mapping[str, Any], normalised: Mapping[str, Any], target: str | float) -> bool:
     """Whether the regularised model takes more iterations on average; one that never arrives takes more than any."""
     mine, other = (
-        math.inf if row[_column(target)] is None else row[_column(target)] for row in (regularised, normalised)
+        math.inf if row[_target_column(target)] is None else row[_target_column(target)]
+        for row in (regularised, normalised)
     )
     return mine > other
 
 
-def _iterations(
+def _comparison_in_words(
     table: list[dict[str, Any]], method: str, *targets: str | float, starts: tuple[str, ...] = (PRIMARY,)
 ) -> str:
     """Mean iterations in words: normalised against regularised, by target and start."""
     rows = {row["model"]: row for row in table if row["method"] == method}
 
     def count(model: str, target: str | float) -> str:
-        value = rows[model][_column(target)]
+        value = rows[model][_target_column(target)]
         return "never" if value is None else f"{value:.3g}"
 
     texts = []

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from ...training import Plan, Run
 from .._cells import Train
 from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
-from ..claims import AtLeast, Below, Between, Claim, Evidence
-from ..pictures import GREY, MARKERS, band, figure, legend_below, metric_name, shades
+from ..claims import AtLeast, Below, Between, Claim, Evidence, known
+from ..pictures import GREY, MARKERS, Figure, band, figure, legend_below, property_name, shades
 from ._nets import CODE, PROVENANCE, TEXT, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, normalized
 
 CLASSES = 10
@@ -104,38 +105,42 @@ class TemperatureNet(Study):
                 yield Planned(Train(_plan(profile, temperature, seed, **whole)), {**labels, "variant": CODE})
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
-        text, narrow = _of_own_width(results), _of_half_the_width(results)
+        text, narrow = _with_own_width(results), _with_half_the_width(results)
         by_seed = [text.where(seed=seed) for seed in text.labels("seed")]
         fives = text.where(temperature=5.0)
         met = len(fives) > 0 and bool((fives.final("accuracy") >= FITTED).all())
         found = {
             "inside": Evidence(
-                [_accuracy(runs, INSIDE).min() for runs in by_seed],
-                _large_enough(text, narrow),
-                why=_by_tau(text, "accuracy") + _by_width(narrow),
+                [_accuracies_at(runs, INSIDE).min() for runs in by_seed],
+                _width_is_large_enough(text, narrow),
+                why=_means_by_temperature(text, "accuracy") + _half_width_in_words(narrow),
             ),
             "outside": Evidence(
-                [_accuracy(runs, OUTSIDE).max() for runs in by_seed], met, why=_by_tau(text, "accuracy")
+                [_accuracies_at(runs, OUTSIDE).max() for runs in by_seed],
+                met,
+                why=_means_by_temperature(text, "accuracy"),
             ),
-            "fastest": _of_temperatures([_first(runs) for runs in by_seed], met, _epochs_by_tau(text)),
+            "fastest": _of_temperatures(
+                [_fastest_temperature(runs) for runs in by_seed], met, _fitting_epochs_in_words(text)
+            ),
         }
         for name in ("nc1", "nc2", "nc3"):
             best = [float(runs.labels("temperature")[int(np.nanargmin(runs.final(name)))]) for runs in by_seed]
-            found[name] = _of_temperatures(best, met, _by_tau(text, name))
+            found[name] = _of_temperatures(best, met, _means_by_temperature(text, name))
         return found
 
     def table(self, results: Results) -> list[dict[str, Any]]:
         return [
             {
                 **entry.labels,
-                "epochs_to_99": value if np.isfinite(value := epochs_to_fit(entry.value, FITTED)) else None,
+                "epochs_to_99": known(epochs_to_fit(entry.value, FITTED)),
                 **{name: entry.value.final()[name] for name in METRICS},
             }
             for entry in results
         ]
 
-    def draw(self, results: Results) -> Any:
-        text = _of_own_width(results)
+    def draw(self, results: Results) -> Figure:
+        text = _with_own_width(results)
         temperatures = text.labels("temperature")
         colours = shades(len(temperatures))
         picture, axes = figure(2, len(METRICS), size=(1.75, 1.75))
@@ -149,7 +154,7 @@ class TemperatureNet(Study):
                 band(axes[0, column], steps, runs, log=log, label=label, markevery=max(1, len(steps) // 4), **mark)
                 finals = found.final(name)
                 axes[1, column].plot([temperature] * len(finals), finals, **mark, linestyle="none", ms=4.5)
-            axes[0, column].set_title(metric_name(name).partition(":")[0] if column < 3 else f"training {name}")
+            axes[0, column].set_title(property_name(name) if column < 3 else f"training {name}")
             axes[0, column].set_xlabel("epoch")
             axes[0, column].locator_params(axis="x", integer=True, nbins=5)
             axes[1, column].set_xscale("log")
@@ -169,39 +174,39 @@ class TemperatureNet(Study):
         return picture
 
 
-def _of_own_width(results: Results) -> Results:
+def _with_own_width(results: Results) -> Results:
     """The runs that the claims speak of."""
-    return Results(results.profile, tuple(e for e in as_in_text(results) if "width" not in e.labels))
+    return as_in_text(results).select(lambda entry: "width" not in entry.labels)
 
 
-def _of_half_the_width(results: Results) -> Results:
-    return Results(results.profile, tuple(e for e in results if "width" in e.labels))
+def _with_half_the_width(results: Results) -> Results:
+    return results.select(lambda entry: "width" in entry.labels)
 
 
-def _large_enough(results: Results, narrow: Results) -> bool:
+def _width_is_large_enough(results: Results, narrow: Results) -> bool:
     """Whether half the width loses less than a point at tau = 1; true where no such nets are asked for."""
     own = results.where(temperature=1.0).final("accuracy")
     return not len(narrow) or bool(narrow.final("accuracy").mean() > own.mean() - 0.01)
 
 
-def _by_width(narrow: Results) -> str:
+def _half_width_in_words(narrow: Results) -> str:
     return f" With half the width {narrow.final('accuracy').mean():.3g} at 1." if len(narrow) else ""
 
 
-def _accuracy(results: Results, temperatures: tuple[float, ...]) -> np.ndarray:
+def _accuracies_at(results: Results, temperatures: tuple[float, ...]) -> np.ndarray:
     """Training accuracies at some temperatures, those that were run."""
     found = [results.where(temperature=tau).final("accuracy") for tau in temperatures]
     return np.concatenate(found)
 
 
-def _first(results: Results) -> float:
+def _fastest_temperature(results: Results) -> float:
     """The temperature that fits first; not a number if none does. Of equals, the one with the higher accuracy then."""
     runs = {entry.labels["temperature"]: entry.value for entry in results}
     epochs = {tau: epochs_to_fit(run, FITTED) for tau, run in runs.items()}
     first = min(epochs.values())
     if np.isinf(first):
         return np.nan
-    return max((tau for tau in epochs if epochs[tau] == first), key=lambda tau: _at(runs[tau], first))
+    return max((tau for tau in epochs if epochs[tau] == first), key=lambda tau: _accuracy_at_epoch(runs[tau], first))
 
 
 def _of_temperatures(values: list[float], floor_met: bool, why: str) -> Evidence:
@@ -210,7 +215,7 @@ def _of_temperatures(values: list[float], floor_met: bool, why: str) -> Evidence
     return Evidence(values, floor_met, why=f"{seeds} {why}", log_scale=True)
 
 
-def _epochs_by_tau(results: Results) -> str:
+def _fitting_epochs_in_words(results: Results) -> str:
     """How many nets fit and when, by temperature."""
     texts = []
     for tau in results.labels("temperature"):
@@ -222,11 +227,11 @@ def _epochs_by_tau(results: Results) -> str:
     return f"Mean epoch at which the training set is fitted: {', '.join(texts) or 'never'}."
 
 
-def _at(run: Any, epoch: float) -> float:
-    return next(float(value) for e, value in zip(*run.curve("accuracy"), strict=True) if e == epoch)
+def _accuracy_at_epoch(run: Run, epoch: float) -> float:
+    return dict(zip(*run.curve("accuracy"), strict=True))[int(epoch)] or 0.0
 
 
-def _by_tau(results: Results, name: str) -> str:
+def _means_by_temperature(results: Results, name: str) -> str:
     texts = (
         f"{runs.final(name).mean():.3g} at {tau:g}"
         for tau, runs in ((tau, results.where(temperature=tau)) for tau in results.labels("temperature"))
@@ -234,7 +239,7 @@ def _by_tau(results: Results, name: str) -> str:
     return f"{'Training accuracy' if name == 'accuracy' else name.upper()}: {', '.join(texts)}."
 
 
-def _plan(profile: Profile, temperature: float, seed: int, **changes: Any) -> Any:
+def _plan(profile: Profile, temperature: float, seed: int, **changes: Any) -> Plan:
     settings = {**normalized(temperature), "seed": seed, **changes}
     if profile == "smoke":
         return smoke_plan(**settings)

@@ -1,7 +1,7 @@
 """Figure 9 of the normalized paper: the temperature changes the way to collapse, not where it leads."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from ...ufm import NormalizedUFM, Trace
 from .._cells import Solve
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
-from ..claims import Above, AtMost, Between, Claim, Evidence
-from ..pictures import COLOURS, MARKERS, band, figure, legend_below, metric_name, shades
+from ..claims import Above, AtMost, Between, Claim, Evidence, known
+from ..pictures import COLOURS, MARKERS, Figure, band, figure, legend_below, property_name, shades
 
 CLASSES, PER_CLASS, DIM = 10, 5, 32
 TEMPERATURES = (0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0)
@@ -105,20 +105,21 @@ class TemperatureUFM(Study):
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         rows = self.table(results)
-        common = Results(results.profile, tuple(e for e in results if COMMON[0] <= e.labels["tau"] <= COMMON[1]))
-        readings = [factor(found, _to_accuracy) for found in (common, results)]
+        common = results.select(lambda entry: COMMON[0] <= entry.labels["tau"] <= COMMON[1])
+        readings = [factor(found, _iterations_to_accuracy) for found in (common, results)]
         middle = math.sqrt(readings[0] * readings[1]) if all(map(math.isfinite, readings)) else math.nan
         low, high = sorted(readings)
         alike, ended, left = [], [], []
         for seed in results.labels("seed"):
             found = results.where(seed=seed)
-            speeds = np.array([_to_collapse(entry.value) for entry in found])
+            speeds = np.array([_iterations_to_collapse(entry.value) for entry in found])
             typical = float(np.median(speeds))
             alike.append(float(np.mean((speeds >= typical / SIMILAR) & (speeds <= SIMILAR * typical))))
             ended.append(float(np.mean(found.final("nc1") <= COLLAPSED)))
             left.append(max(share_left(entry.value) for entry in common.where(seed=seed)))
         best = {
-            name: [_best(results.where(seed=seed), name) for seed in results.labels("seed")] for name in METRICS[:3]
+            name: [_best_temperature(results.where(seed=seed), name) for seed in results.labels("seed")]
+            for name in METRICS[:3]
         }
         return {
             "accuracy": Evidence.interval(
@@ -127,19 +128,19 @@ class TemperatureUFM(Study):
                 high,
                 why=f"The factor is {readings[0]:.2f} over tau = 0.1 to 10 and {readings[1]:.2f} over the whole list "
                 "(means over the trials): "
-                + ", ".join(f"{_count(row['iterations_to_accuracy'])} at {row['tau']:g}" for row in rows)
+                + ", ".join(f"{_count_in_words(row['iterations_to_accuracy'])} at {row['tau']:g}" for row in rows)
                 + ".",
                 table=rows,
             ),
             "nc1-rate": Evidence(
                 alike,
                 why=f"Iterations to NC1 <= {COLLAPSED:g}: "
-                + ", ".join(f"{_count(row['iterations_to_collapse'])} at {row['tau']:g}" for row in rows)
+                + ", ".join(f"{_count_in_words(row['iterations_to_collapse'])} at {row['tau']:g}" for row in rows)
                 + ".",
             ),
-            "nc1": Evidence(ended, why=_medians(rows, "nc1")),
-            "nc2": Evidence(best["nc2"], why=_medians(rows, "nc2")),
-            "nc3": Evidence(best["nc3"], why=_medians(rows, "nc3")),
+            "nc1": Evidence(ended, why=_medians_in_words(rows, "nc1")),
+            "nc2": Evidence(best["nc2"], why=_medians_in_words(rows, "nc2")),
+            "nc3": Evidence(best["nc3"], why=_medians_in_words(rows, "nc3")),
             "solution": Evidence(left, why=f"At most {max(left):.1e}."),
         }
 
@@ -148,16 +149,14 @@ class TemperatureUFM(Study):
         for (tau,), group in results.groups("tau"):
             middle = {name: float(np.median(group.final(name))) for name in METRICS}
             speed = {
-                "iterations_to_accuracy": _mean(group, _to_accuracy),
-                "iterations_to_collapse": _mean(group, _to_collapse),
+                "iterations_to_accuracy": known(_mean_iterations(group, _iterations_to_accuracy)),
+                "iterations_to_collapse": known(_mean_iterations(group, _iterations_to_collapse)),
             }
-            rows.append(
-                {"tau": tau, "trials": len(group), **{k: v if np.isfinite(v) else None for k, v in speed.items()}}
-            )
-            rows[-1].update(middle, share_left=max(share_left(entry.value) for entry in group))
+            left = max(share_left(entry.value) for entry in group)
+            rows.append({"tau": tau, "trials": len(group), **speed, **middle, "share_left": left})
         return rows
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         temperatures = results.labels("tau")
         colours = shades(len(temperatures))
         picture, axes = figure(2, len(METRICS), size=(2.0, 1.75))
@@ -172,7 +171,7 @@ class TemperatureUFM(Study):
             finals = np.array([results.where(tau=tau).final(name) for tau in temperatures]).T
             shown = np.maximum(finals, SMALLEST) if log else finals
             band(bottom, np.array(temperatures), shown, log=log, color=COLOURS[0], marker="o")
-            top.set_title(metric_name(name).partition(":")[0])
+            top.set_title(property_name(name))
             top.set_xlabel("iteration")
             bottom.set_xlabel(r"temperature $\tau$")
             bottom.set_xscale("log")
@@ -197,37 +196,37 @@ def share_left(trace: Trace) -> float:
     return abs(trace.value - best) / (math.log(CLASSES) - best)
 
 
-def factor(results: Results, iterations: Any) -> float:
+def factor(results: Results, iterations: Callable[[Trace], float]) -> float:
     """Of the slowest tau to the fastest, by their mean iterations."""
-    means = [_mean(group, iterations) for _, group in results.groups("tau")]
+    means = [_mean_iterations(group, iterations) for _, group in results.groups("tau")]
     return max(means) / max(min(means), 1.0)
 
 
-def _best(results: Results, name: str) -> float:
+def _best_temperature(results: Results, name: str) -> float:
     """The tau of the smallest final value."""
     return float(results.labels("tau")[int(np.argmin(results.final(name)))])
 
 
-def _first(trace: Trace, name: str, met: Any) -> float:
+def _first_iteration(trace: Trace, name: str, met: Callable[[np.ndarray], np.ndarray]) -> float:
     reached = np.flatnonzero(met(np.array(trace.history[name], dtype=float)))
     return float(trace.history["iteration"][reached[0]] or 0) if len(reached) else math.inf
 
 
-def _to_collapse(trace: Trace) -> float:
-    return _first(trace, "nc1", lambda nc1: nc1 <= COLLAPSED)
+def _iterations_to_collapse(trace: Trace) -> float:
+    return _first_iteration(trace, "nc1", lambda nc1: nc1 <= COLLAPSED)
 
 
-def _to_accuracy(trace: Trace) -> float:
-    return _first(trace, "accuracy", lambda share: share >= 1)
+def _iterations_to_accuracy(trace: Trace) -> float:
+    return _first_iteration(trace, "accuracy", lambda share: share >= 1)
 
 
-def _mean(group: Results, iterations: Any) -> float:
+def _mean_iterations(group: Results, iterations: Callable[[Trace], float]) -> float:
     return float(np.mean([iterations(entry.value) for entry in group]))
 
 
-def _count(iterations: float | None) -> str:
+def _count_in_words(iterations: float | None) -> str:
     return f"more than {ITERATIONS}" if iterations is None else f"{iterations:.3g}"
 
 
-def _medians(rows: list[dict[str, Any]], name: str) -> str:
+def _medians_in_words(rows: list[dict[str, Any]], name: str) -> str:
     return f"Median final {name.upper()}: " + ", ".join(f"{row[name]:.1e} at {row['tau']:g}" for row in rows) + "."

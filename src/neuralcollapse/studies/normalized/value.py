@@ -6,7 +6,7 @@ from typing import Any
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence
-from ..pictures import figure, legend_below
+from ..pictures import Figure, figure, legend_below
 from ._sweeps import (
     PROVENANCE,
     SEEDS,
@@ -83,7 +83,7 @@ class Value(Study):
     def table(self, results: Results) -> list[dict[str, Any]]:
         return sweep_rows(results)
 
-    def draw(self, results: Results) -> Any:
+    def draw(self, results: Results) -> Figure:
         picture, axes = figure(1, 2, size=(2.4, 2.0))
         draw_sweeps(axes[0], results, LOSS)
         legend_below(picture, axes[0, 0])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Generator, Tensor
 
-from ..._support.files import JsonObject
+from ..._support.files import JSONObject
 from ..point import Point
 from ..problem import Problem, ProblemLinearization
 from ..results import GLOBAL_MINIMUM, UNDECIDED, Certificate, Optimum, mean_margin
@@ -92,7 +92,7 @@ class ClassMeansUFM(Problem):
         verdict = found.verdict if found.verdict == GLOBAL_MINIMUM else UNDECIDED
         return replace(found, verdict=verdict, escape=None, curvature=None)
 
-    def parameters(self) -> JsonObject:
+    def parameters(self) -> JSONObject:
         """Those of the model."""
         return self.model.parameters()
 

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from ... import __version__, losses
+from ..._support.files import JSONObject
 from ..._support.model_fields import MODEL_WORDS, ModelField, models_by_fields
 from ..._support.notation import typeset
 from ...losses import LogitLoss
@@ -15,7 +16,7 @@ from ._network import LARGEST_UPLOAD, SUFFIXES
 
 __all__ = ["describe_page"]
 
-RANGES: dict[str, dict[str, Any]] = {
+RANGES: dict[str, JSONObject] = {
     "focal.gamma": {"min": 0, "max": 10, "step": 0.1},
     "label-smoothing.alpha": {"min": 0, "max": 0.95, "step": 0.01},
     "squared-error.alpha": {"min": 0.1, "max": 100, "log": True},
@@ -24,15 +25,15 @@ RANGES: dict[str, dict[str, Any]] = {
 """Sliders' ranges; a parameter without one is a plain field."""
 
 
-def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
+def describe_page(results: bool, places: Sequence[str] = ()) -> JSONObject:
     """For the page's controls; ``places`` are the names of runs and files given at the start."""
     models = models_by_fields()
     return {
         "version": __version__,
         "results": results,
         "places": list(places),
-        "losses": [_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
-        "models": {kind: [_field(field) for field in declared] for kind, declared in models.items()},
+        "losses": [_describe_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
+        "models": {kind: [_describe_field(field) for field in declared] for kind, declared in models.items()},
         "model_words": {kind: MODEL_WORDS[kind] for kind in models},
         "methods": {kind: methods(_example(kind, declared)) for kind, declared in models.items()},
         "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},
@@ -45,7 +46,7 @@ def describe_page(results: bool, places: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _loss(name: str) -> dict[str, Any]:
+def _describe_loss(name: str) -> JSONObject:
     loss = losses.get(name)
     parameters = [
         {"name": field.name, "value": getattr(loss, field.name), **RANGES.get(f"{name}.{field.name}", {})}
@@ -57,29 +58,29 @@ def _loss(name: str) -> dict[str, Any]:
 
 def _example(kind: str, declared: Sequence[ModelField]) -> Problem:
     """A small model of this kind: which methods work on it does not depend on its numbers."""
-    small = {field.name: _begin(field) for field in declared if field.required and field.kind != "loss"}
+    small = {field.name: _start_value(field) for field in declared if field.required and field.kind != "loss"}
     asks_for_a_loss = any(field.kind == "loss" for field in declared)
     return problems[kind](**({"loss": "ce"} if asks_for_a_loss else {}), **small)
 
 
-def _begin(field: ModelField) -> Any:
+def _start_value(field: ModelField) -> Any:
     """What the form begins with."""
     if field.start is not None:
         return field.start
     return field.slider[0] if field.required or field.default is None else field.default
 
 
-def _field(field: ModelField) -> dict[str, Any]:
+def _describe_field(field: ModelField) -> JSONObject:
     """A model's field as the form asks for it."""
     low, high = field.slider
-    slider: dict[str, Any] = {"min": low, "max": high}
+    slider: JSONObject = {"min": low, "max": high}
     if field.kind == "scale":
         slider |= {"log": True} if high >= 1000 * low else {"step": low}
     return {
         "name": field.flag,
         "kind": field.kind,
         "label": field.label,
-        "value": None if field.kind == "loss" else _begin(field),
+        "value": None if field.kind == "loss" else _start_value(field),
         "optional": field.or_none,
         "zero": field.or_zero,
         "choices": list(field.choices),

@@ -9,12 +9,12 @@ import json
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -26,6 +26,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..._support.checks import one_line
+from ..._support.files import JSONObject
 from ..network import digits_sample
 from ..theme import style_sheet
 from ._about import describe_page
@@ -38,6 +40,8 @@ from ._results import ResultsFolder, UnknownStudyError
 from ._solve import InterruptedSolveError, SolveRequest
 
 __all__ = ["Guard", "Pages"]
+
+Worked = TypeVar("Worked")
 
 LOG = logging.getLogger(__name__)
 LARGEST_JSON = 64 << 10
@@ -94,7 +98,7 @@ class Guard:
 
         refusal = self._refusal(scope)
         if refusal is not None:
-            await _error(403, refusal)(scope, receive, guarded)
+            await _error_response(403, refusal)(scope, receive, guarded)
             return
         await self.app(scope, receive, guarded)
 
@@ -120,7 +124,7 @@ class Pages:
         self.board = Board()
         self.files = _static_files()
         self.working = asyncio.Lock()
-        answers: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
+        answers: dict[str, Callable[[dict[str, str]], JSONObject]] = {
             "about": self._about,
             "optimum": lambda query: describe_optimum(Fields(query)),
             "least": lambda query: describe_least(Fields(query)),
@@ -157,20 +161,20 @@ class Pages:
         return Response(await run_in_threadpool(_plotly), media_type=TYPES[".js"])
 
     async def _picture(self, request: Request) -> Response:
-        content = self._results().picture(_query(request).get("study", ""))
+        content = self._results().picture(_query_fields(request).get("study", ""))
         return Response(content, media_type=TYPES[".svg"], headers={"Content-Security-Policy": PICTURE_POLICY})
 
-    def _asking(self, answer: Callable[[dict[str, str]], dict[str, Any]]) -> Callable[[Request], Any]:
+    def _asking(self, answer: Callable[[dict[str, str]], JSONObject]) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
-            return _json(200, await run_in_threadpool(answer, _query(request)))
+            return _json_response(200, await run_in_threadpool(answer, _query_fields(request)))
 
         return respond
 
-    def _about(self, query: dict[str, str]) -> dict[str, Any]:
+    def _about(self, query: dict[str, str]) -> JSONObject:
         Fields(query).finish()
         return describe_page(self.results is not None, [path.name or str(path) for path in self.places])
 
-    def _studies(self, query: dict[str, str]) -> dict[str, Any]:
+    def _studies(self, query: dict[str, str]) -> JSONObject:
         Fields(query).finish()
         return self._results().studies()
 
@@ -183,35 +187,35 @@ class Pages:
 
     async def _solve(self, request: Request) -> Response:
         asked = SolveRequest.read(Fields(await _json_body(request, LARGEST_JSON)))
-        return _json(200, await self._work(lambda: asked.run(self.ending)))
+        return _json_response(200, await self._work(lambda: asked.run(self.ending)))
 
     async def _certify(self, request: Request) -> Response:
         fields = Fields(await _json_body(request, LARGEST_POINT))
-        return _json(200, await self._work(lambda: describe_certificate(fields)))
+        return _json_response(200, await self._work(lambda: describe_certificate(fields)))
 
     async def _measure(self, request: Request) -> Response:
         _check_type(request, "application/octet-stream")
-        length = _length(request, LARGEST_UPLOAD)
-        parts = parts_of(_pairs(request), length)
+        length = _stated_length(request, LARGEST_UPLOAD)
+        parts = parts_of(_query_pairs(request), length)
         with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
             home = Path(folder)
             whole = home / "body"
             with whole.open("wb") as file:
                 await _receive(request, length, file.write)
-            return _json(200, await self._work(lambda: _measured(whole, parts)))
+            return _json_response(200, await self._work(lambda: _measured(whole, parts)))
 
     async def _watch(self, request: Request) -> Response:
-        return _json(200, self.board.add(await _json_body(request, LARGEST_NETWORK)))
+        return _json_response(200, self.board.add(await _json_body(request, LARGEST_NETWORK)))
 
     async def _sample(self, request: Request) -> Response:
-        Fields(_query(request)).finish()
-        return _json(200, await self._work(digits_sample))
+        Fields(_query_fields(request)).finish()
+        return _json_response(200, await self._work(digits_sample))
 
     async def _place(self, request: Request) -> Response:
-        fields = Fields(_query(request))
-        return _json(200, await self._work(lambda: describe_place(fields, self.places)))
+        fields = Fields(_query_fields(request))
+        return _json_response(200, await self._work(lambda: describe_place(fields, self.places)))
 
-    async def _work(self, function: Callable[[], Any]) -> Any:
+    async def _work(self, function: Callable[[], Worked]) -> Worked:
         try:
             await asyncio.wait_for(self.working.acquire(), BUSY_SECONDS)
         except TimeoutError:
@@ -222,7 +226,7 @@ class Pages:
             self.working.release()
 
 
-def _measured(whole: Path, parts: Sequence[Upload]) -> dict[str, Any]:
+def _measured(whole: Path, parts: Sequence[Upload]) -> JSONObject:
     """The body cut into its files, in a folder of their own, and measured."""
     folder = whole.parent / "files"
     folder.mkdir()
@@ -240,11 +244,11 @@ def _measured(whole: Path, parts: Sequence[Upload]) -> dict[str, Any]:
 # What comes in ------------------------------------------------------------------------------------------------------
 
 
-def _query(request: Request) -> dict[str, str]:
-    return dict(_pairs(request, 50))
+def _query_fields(request: Request) -> dict[str, str]:
+    return dict(_query_pairs(request, 50))
 
 
-def _pairs(request: Request, most: int = 250) -> list[tuple[str, str]]:
+def _query_pairs(request: Request, most: int = 250) -> list[tuple[str, str]]:
     text = request.url.query
     try:
         if len(text) > LARGEST_QUERY:
@@ -254,10 +258,10 @@ def _pairs(request: Request, most: int = 250) -> list[tuple[str, str]]:
         raise RefusedError(400, "malformed address, or too many fields") from None
 
 
-async def _json_body(request: Request, largest: int) -> dict[str, Any]:
+async def _json_body(request: Request, largest: int) -> JSONObject:
     _check_type(request, "application/json")
     body = bytearray()
-    await _receive(request, _length(request, largest), body.extend)
+    await _receive(request, _stated_length(request, largest), body.extend)
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):
@@ -267,7 +271,7 @@ async def _json_body(request: Request, largest: int) -> dict[str, Any]:
     return given
 
 
-async def _receive(request: Request, length: int, keep: Callable[[bytes], Any]) -> None:
+async def _receive(request: Request, length: int, keep: Callable[[bytes], object]) -> None:
     left = length
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -286,7 +290,7 @@ def _check_type(request: Request, wanted: str) -> None:
         raise RefusedError(415, f"the content type must be {wanted}")
 
 
-def _length(request: Request, largest: int) -> int:
+def _stated_length(request: Request, largest: int) -> int:
     text = request.headers.get("content-length", "")
     if not text.isascii() or not text.isdigit() or "transfer-encoding" in request.headers:
         raise RefusedError(411, "the request must state its length")
@@ -299,14 +303,14 @@ def _length(request: Request, largest: int) -> int:
 # What goes out ------------------------------------------------------------------------------------------------------
 
 
-def _json(status: int, value: Any) -> Response:
-    text = json.dumps(_finite(value), allow_nan=False).encode()
+def _json_response(status: int, value: object) -> Response:
+    text = json.dumps(_json_ready(value), allow_nan=False).encode()
     return Response(text, status, media_type="application/json; charset=utf-8")
 
 
-def _error(status: int, text: str) -> Response:
+def _error_response(status: int, text: str) -> Response:
     # What is left of a body that was not read must not be taken for the next request.
-    response = _json(status, {"error": text})
+    response = _json_response(status, {"error": text})
     response.headers["Connection"] = "close"
     return response
 
@@ -324,27 +328,27 @@ ANSWERS: tuple[type[Exception], ...] = (
 
 async def _answer(request: Request, error: Exception) -> Response:
     if isinstance(error, RefusedError):
-        return _error(error.status, str(error))
+        return _error_response(error.status, str(error))
     if isinstance(error, HTTPException):
-        return _error(error.status_code, "there is no such page" if error.status_code == 404 else error.detail)
+        return _error_response(error.status_code, "there is no such page" if error.status_code == 404 else error.detail)
     if isinstance(error, UnknownStudyError):
-        return _error(404, str(error))
+        return _error_response(404, str(error))
     if isinstance(error, InterruptedSolveError):
-        return _error(503, "the server is ending")
-    return _error(400, " ".join(str(error).split())[:500])
+        return _error_response(503, "the server is ending")
+    return _error_response(400, one_line(error, 500))
 
 
 async def _internal(request: Request, error: Exception) -> Response:
     LOG.error("%s %s: %r", request.method, request.url.path[:200], error)
-    return _error(500, f"internal error: {type(error).__name__}")
+    return _error_response(500, f"internal error: {type(error).__name__}")
 
 
-def _finite(value: Any) -> Any:
+def _json_ready(value: object) -> object:
     """``value`` with null for every number that is not finite, and plain numbers for numpy's."""
     if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
+        return {key: _json_ready(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
+        return [_json_ready(entry) for entry in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value
@@ -354,18 +358,18 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
     """The page's own files by path: all there is to serve, so no path reaches the disk."""
     files = {
         f"/{path}": (file.read_bytes(), TYPES[Path(path).suffix])
-        for path, file in _under(resources.files("neuralcollapse.web.explorer") / "static")
+        for path, file in _files_below(resources.files("neuralcollapse.web.explorer") / "static")
         if Path(path).suffix in TYPES
     }
     theme = style_sheet().encode(), TYPES[".css"]
     return {"/": files["/index.html"], **files, "/theme.css": theme}
 
 
-def _under(folder: Traversable, before: str = "") -> Iterator[tuple[str, Traversable]]:
+def _files_below(folder: Traversable, before: str = "") -> Iterator[tuple[str, Traversable]]:
     """All files below a folder, by their paths."""
     for entry in folder.iterdir():
         if entry.is_dir():
-            yield from _under(entry, f"{before}{entry.name}/")
+            yield from _files_below(entry, f"{before}{entry.name}/")
         else:
             yield f"{before}{entry.name}", entry
 

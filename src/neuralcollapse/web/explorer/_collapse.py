@@ -1,9 +1,8 @@
 """What the view "Collapse" asks of the server: the least value of its problem, and a certificate of its point."""
 
-from typing import Any
-
 import torch
 
+from ..._support.files import JSONObject
 from ...ufm import Point, Problem
 from ._fields import Fields, Limits, problem_of
 
@@ -12,7 +11,7 @@ __all__ = ["describe_certificate", "describe_least"]
 LIMITS = Limits(classes=100, per_class=400, dim=100, samples=400)
 
 
-def describe_least(fields: Fields) -> dict[str, Any]:
+def describe_least(fields: Fields) -> JSONObject:
     """The least value where a closed form or a certified program gives it, else null."""
     problem = problem_of(fields, LIMITS)
     fields.finish()
@@ -23,24 +22,26 @@ def describe_least(fields: Fields) -> dict[str, Any]:
     return {"value": best.value, "regime": best.regime}
 
 
-def describe_certificate(fields: Fields) -> dict[str, Any]:
+def describe_certificate(fields: Fields) -> JSONObject:
     """How far the given point is from the least value, and which way is down from a saddle."""
     problem = problem_of(fields, LIMITS)
-    point = _point(fields, problem)
+    point = _point_of(fields, problem)
     fields.finish()
     certificate = problem.certify(point)
     escape = certificate.escape
     return {
         **certificate.to_dict(),
-        "escape": None if escape is None else {name: _flat(getattr(escape, name)) for name in ("W", "H", "b")},
+        "escape": None
+        if escape is None
+        else {name: _listed_entries(getattr(escape, name)) for name in ("W", "H", "b")},
     }
 
 
-def _flat(block: torch.Tensor | None) -> list[float] | None:
+def _listed_entries(block: torch.Tensor | None) -> list[float] | None:
     return None if block is None else block.flatten().tolist()
 
 
-def _point(fields: Fields, problem: Problem) -> Point:
+def _point_of(fields: Fields, problem: Problem) -> Point:
     shapes: dict[str, tuple[int, ...]] = {
         "W": (problem.num_classes, problem.dim),
         "H": (problem.num_samples, problem.dim),

@@ -89,7 +89,7 @@ class Fields:
             if name not in self._known:
                 raise unknown_name("field", name[:LONGEST], sorted(self._known))
 
-    def _get(self, name: str, default: Any) -> Any:
+    def _get(self, name: str, default: object) -> Any:
         self._known.add(name)
         value = self._given.get(name, default)
         if value is None:

@@ -1,10 +1,10 @@
 """The plane of two classifiers, and the phase diagram of the decays."""
 
 import math
-from typing import Any
 
 import numpy as np
 
+from ..._support.files import JSONObject
 from ...landscape import FeatureSlice, phase_diagram
 from ...losses import logit_loss
 from ._fields import Fields
@@ -16,7 +16,7 @@ ARROWS = 13
 DECAYS = 31
 
 
-def describe_slice(fields: Fields) -> dict[str, Any]:
+def describe_slice(fields: Fields) -> JSONObject:
     """The loss of a feature of norm s and angle theta (mse, Appendix C), with the directions of descent."""
     loss = logit_loss(fields.word("loss"))
     count = fields.integer("classes", minimum=3, maximum=1000)
@@ -46,7 +46,7 @@ def describe_slice(fields: Fields) -> dict[str, Any]:
     }
 
 
-def describe_phases(fields: Fields) -> dict[str, Any]:
+def describe_phases(fields: Fields) -> JSONObject:
     """Which solution of the regularised model is the global minimum at which decays."""
     loss = logit_loss(fields.word("loss"))
     count = fields.integer("classes", minimum=2, maximum=100)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..._support.files import JSONObject
 from ...metrics.files.arrays import SUFFIXES
 from ..network import network_of_files, network_of_run
 from ._fields import Fields
@@ -54,7 +55,7 @@ def parts_of(pairs: Sequence[tuple[str, str]], length: int) -> list[Upload]:
     return found
 
 
-def describe_files(folder: Path, parts: Sequence[Upload]) -> dict[str, Any]:
+def describe_files(folder: Path, parts: Sequence[Upload]) -> JSONObject:
     """The files as one network. Nothing in them is executed: no pickles but plain tensors."""
     paths = [folder / part.safe for part in parts]
     for path in paths:
@@ -70,7 +71,7 @@ def describe_files(folder: Path, parts: Sequence[Upload]) -> dict[str, Any]:
         raise ValueError(text) from error
 
 
-def describe_place(fields: Fields, places: Sequence[Path]) -> dict[str, Any]:
+def describe_place(fields: Fields, places: Sequence[Path]) -> JSONObject:
     """One of the places named when the page was started: a run directory, a file, or a folder of shards."""
     number = fields.integer("place", minimum=0, maximum=max(0, len(places) - 1))
     fields.finish()
@@ -101,10 +102,10 @@ class Board:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._run = self._title = ""
-        self._frames: list[dict[str, Any]] = []
+        self._frames: list[JSONObject] = []
         self._seen = 0
 
-    def add(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def add(self, given: Mapping[str, Any]) -> JSONObject:
         """Take one state; that of another run than before begins anew."""
         fields = Fields({name: value for name, value in given.items() if name != "network"})
         run, title = fields.word("run"), fields.word("title")
@@ -124,7 +125,7 @@ class Board:
                 self._frames = [*self._frames[:-1:2], self._frames[-1]]
             return {"number": self._seen}
 
-    def since(self, fields: Fields) -> dict[str, Any]:
+    def since(self, fields: Fields) -> JSONObject:
         """The states after the one with the given number, of the given run; all of them for another run."""
         run = fields.word("run", "-")
         after = fields.integer("after", 0, minimum=0, maximum=1 << 40)

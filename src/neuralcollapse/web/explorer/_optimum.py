@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from ..._support.files import JSONObject
 from ...landscape import psi, xi
 from ...losses import LogitLoss
 from ...ufm import (
@@ -30,7 +32,7 @@ LARGEST_RAY = 200_000
 """Entries of H up to which the objective is evaluated along a ray."""
 
 
-def describe_optimum(fields: Fields) -> dict[str, Any]:
+def describe_optimum(fields: Fields) -> JSONObject:
     """All that the page shows of a model's global minimum."""
     problem = problem_of(fields, LIMITS)
     fields.finish()
@@ -45,8 +47,8 @@ def describe_optimum(fields: Fields) -> dict[str, Any]:
         "dimension": dimension_sentence(problem),
         "by_dimension": _by_dimension(problem),
         "grams": None if optimum is None else _grams(problem, optimum),
-        "view": None if optimum is None else _view(problem, optimum),
-        "curves": _curves(problem, optimum),
+        "view": None if optimum is None else _view_of_optimum(problem, optimum),
+        "curves": _curves_of(problem, optimum),
         "command": command("optimum", problem),
     }
 
@@ -65,7 +67,7 @@ def _bound_from_more_dimensions(problem: Problem) -> float | None:
     return wider.value if wider is not None and wider.proved else None
 
 
-def _by_dimension(problem: Problem) -> dict[str, Any] | None:
+def _by_dimension(problem: Problem) -> JSONObject | None:
     """The closed-form value for d up to K + 2, where one is known below d = K-1: for the squared error."""
     if not isinstance(problem, RegularizedUFM) or problem.loss.contrastive:
         return None
@@ -76,14 +78,14 @@ def _by_dimension(problem: Problem) -> dict[str, Any] | None:
     return {"dims": dims, "values": [None if one is None else one.value for one in found]}
 
 
-def _grams(problem: Problem, optimum: Optimum) -> dict[str, Any]:
+def _grams(problem: Problem, optimum: Optimum) -> JSONObject:
     blocks = {"means": optimum.mean_gram}
     if problem.has_classifier:
         blocks = {"weight": optimum.weight_gram, **blocks}
-    return {name: _rounded(gram) for name, gram in blocks.items()}
+    return {name: _five_digits(gram) for name, gram in blocks.items()}
 
 
-def _rounded(array: Tensor) -> list[list[float]]:
+def _five_digits(array: Tensor) -> list[list[float]]:
     """Five digits of the largest entry: enough for a picture."""
     largest = float(array.abs().max())
     digits = 5 - math.floor(math.log10(largest)) if largest > 0 else 0
@@ -131,7 +133,7 @@ def class_rows(problem: Problem, point: Point) -> Tensor:
     )
 
 
-def _view(problem: Problem, optimum: Optimum) -> dict[str, Any] | None:
+def _view_of_optimum(problem: Problem, optimum: Optimum) -> JSONObject | None:
     """Classifier and class means where three dimensions can show them: K <= 4, or d <= 3."""
     if (problem.num_classes > 4 and problem.dim > 3) or optimum.regime == "zero":
         return None
@@ -149,7 +151,7 @@ def _view(problem: Problem, optimum: Optimum) -> dict[str, Any] | None:
 # Curves -------------------------------------------------------------------------------------------------------------
 
 
-def _curve(name: str, title: str, x: Any, y: Any, labels: tuple[str, str], **more: Any) -> dict[str, Any]:
+def _curve_facts(name: str, title: str, x: ArrayLike, y: ArrayLike, labels: tuple[str, str], **more: Any) -> JSONObject:
     return {
         "name": name,
         "title": title,
@@ -163,16 +165,16 @@ def _curve(name: str, title: str, x: Any, y: Any, labels: tuple[str, str], **mor
     }
 
 
-def _curves(problem: Problem, optimum: Optimum | None) -> list[dict[str, Any]]:
+def _curves_of(problem: Problem, optimum: Optimum | None) -> list[JSONObject]:
     if isinstance(problem, RegularizedUFM):
-        return _decay_curves(problem) if problem.loss.contrastive else _ray(problem, optimum)
+        return _decay_curves(problem) if problem.loss.contrastive else _ray_curves(problem, optimum)
     if isinstance(problem, NormalizedUFM):
         return [*_margin_curve(problem), *_by_temperature(problem)]
     assert isinstance(problem, ContrastiveUFM)
     return [_cosine_curve(problem), *_by_temperature(problem)]
 
 
-def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
+def _decay_curves(problem: RegularizedUFM) -> list[JSONObject]:
     """The same objective over rho = |W|_F^2 (xi) and over t, the sum of z_j - z_y (psi); bounds for every d."""
     if problem.mu == 0:
         return []
@@ -184,7 +186,7 @@ def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
     total = -(count - 1) * np.concatenate([-margin[: POINTS // 4][::-1], margin[1:]])
     bound = xi(rho, loss, count, problem.counts[0], problem.weight_decay, problem.feature_decay)
     return [
-        _curve(
+        _curve_facts(
             "xi",
             "ξ(ρ), the least objective at a squared classifier norm ρ",
             rho,
@@ -192,7 +194,7 @@ def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
             ("ρ = ‖W‖²", "ξ(ρ)"),
             minimum=[best.margin * to_rho, best.value],
         ),
-        _curve(
+        _curve_facts(
             "psi",
             "ψ(t) = φ(t) + s |t|, the objective at t, the sum of z_j − z_y over wrong classes j",
             total,
@@ -203,7 +205,7 @@ def _decay_curves(problem: RegularizedUFM) -> list[dict[str, Any]]:
     ]
 
 
-def _ray(problem: RegularizedUFM, optimum: Optimum | None) -> list[dict[str, Any]]:
+def _ray_curves(problem: RegularizedUFM, optimum: Optimum | None) -> list[JSONObject]:
     """The objective at c times the optimum's W and H, for losses without a margin form."""
     if optimum is None or optimum.logit_scale == 0 or problem.num_samples * problem.dim > LARGEST_RAY:
         return []
@@ -211,10 +213,10 @@ def _ray(problem: RegularizedUFM, optimum: Optimum | None) -> list[dict[str, Any
     scale = np.linspace(0, 1.6, 33)
     values = [problem.value(Point(point.classifier * c, point.H * c, point.b)) for c in scale.tolist()]
     title = "The objective at c W, c H, from zero (c = 0) through the optimum (c = 1)"
-    return [_curve("ray", title, scale, values, ("c", "objective"), minimum=[1.0, optimum.value])]
+    return [_curve_facts("ray", title, scale, values, ("c", "objective"), minimum=[1.0, optimum.value])]
 
 
-def _margin_curve(problem: NormalizedUFM) -> list[dict[str, Any]]:
+def _margin_curve(problem: NormalizedUFM) -> list[JSONObject]:
     """ell(a), with the largest margin that unit rows allow."""
     loss, count = problem.loss, problem.num_classes
     if not (isinstance(loss, LogitLoss) and loss.contrastive):
@@ -223,7 +225,7 @@ def _margin_curve(problem: NormalizedUFM) -> list[dict[str, Any]]:
     best = min(largest, critical_temperature(loss, count) * count / (count - 1))
     margin = np.linspace(0, 1.5 * largest, POINTS)
     return [
-        _curve(
+        _curve_facts(
             "margin",
             "ℓ(a), the loss when the true logit leads by a; unit rows reach a ≤ K τ/(K−1)",
             margin,
@@ -235,21 +237,21 @@ def _margin_curve(problem: NormalizedUFM) -> list[dict[str, Any]]:
     ]
 
 
-def _cosine_curve(problem: ContrastiveUFM) -> dict[str, Any]:
+def _cosine_curve(problem: ContrastiveUFM) -> JSONObject:
     """The loss of collapsed features over the common cosine c of the classes: log(n-1 + n (K-1) exp(tau^2 (c-1)))."""
     count, per_class, square = problem.num_classes, problem.counts[0], problem.temperature**2
 
-    def value(cosine: Any) -> Any:
+    def value(cosine: float | np.ndarray) -> float | np.ndarray:
         return np.log(per_class - 1 + per_class * (count - 1) * np.exp(square * (cosine - 1)))
 
     lowest = -1 / (count - 1)
     cosine = np.linspace(lowest, 1, POINTS)
     title = "The loss of collapsed features over the common cosine of the classes, from −1/(K−1)"
     labels = ("cosine between classes", "loss")
-    return _curve("cosine", title, cosine, value(cosine), labels, minimum=[lowest, float(value(lowest))])
+    return _curve_facts("cosine", title, cosine, value(cosine), labels, minimum=[lowest, float(value(lowest))])
 
 
-def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[dict[str, Any]]:
+def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[JSONObject]:
     """The optimal value over the temperature."""
     given = problem.parameters()
     temperatures = np.linspace(0, 2.5 * problem.temperature, 61)[1:]
@@ -263,4 +265,4 @@ def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[dict[str, A
         if critical <= temperatures[-1]:
             marks.append({"x": critical, "text": "critical τ"})
     title = "The optimal value over the temperature"
-    return [_curve("temperature", title, temperatures, values, ("temperature τ", "value"), marks=marks)]
+    return [_curve_facts("temperature", title, temperatures, values, ("temperature τ", "value"), marks=marks)]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..._support.files import JSONObject
 from ..._support.notation import typeset_fields
 
 __all__ = ["ResultsFolder", "UnknownStudyError"]
@@ -28,7 +29,7 @@ class ResultsFolder:
             raise ValueError(f"--results {folder}: no such folder")
         self.folder = folder.resolve()
 
-    def studies(self) -> dict[str, Any]:
+    def studies(self) -> JSONObject:
         """One entry for each study, whatever of it can be read."""
         found = []
         for name, path in self._paths().items():
@@ -37,7 +38,7 @@ class ResultsFolder:
             found.append({**entry, "id": name, "error": None if facts else "study.json cannot be read"})
         return {"folder": str(self.folder), "studies": found}
 
-    def study(self, name: str) -> dict[str, Any]:
+    def study(self, name: str) -> JSONObject:
         """One study: its facts, its table and its cells."""
         path = self._path(name)
         facts = _read_object(path / "study.json")
@@ -45,7 +46,7 @@ class ResultsFolder:
         cells = cells if isinstance(cells, list) else []
         parts = facts.get("parts")
         errors = [cell["error"] for cell in cells if isinstance(cell, dict) and cell.get("error")]
-        table = _read(path / "table.json") if self._inside(path / "table.json") else None
+        table = _read_value(path / "table.json") if self._inside(path / "table.json") else None
         rows = [row for row in table if isinstance(row, dict)] if isinstance(table, list) else []
         return {
             **typeset_fields({key: facts.get(key) for key in SHOWN}, "question", "setting"),
@@ -83,7 +84,7 @@ class ResultsFolder:
         return file.resolve().is_relative_to(self.folder)
 
 
-def _read(file: Path) -> Any:
+def _read_value(file: Path) -> Any:
     try:
         if file.stat().st_size > LARGEST:
             return None
@@ -92,6 +93,6 @@ def _read(file: Path) -> Any:
         return None
 
 
-def _read_object(file: Path) -> dict[str, Any]:
-    value = _read(file)
+def _read_object(file: Path) -> JSONObject:
+    value = _read_value(file)
     return value if isinstance(value, dict) else {}

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..._support.files import JSONObject
 from ...ufm import Problem, Trace, solve
 from ._fields import Fields, Limits, problem_of
 from ._optimum import class_rows, flat_view
@@ -49,7 +49,7 @@ class SolveRequest:
         fields.finish()
         return request
 
-    def run(self, stopped: Callable[[], bool]) -> dict[str, Any]:
+    def run(self, stopped: Callable[[], bool]) -> JSONObject:
         """Solve, certify, and look at the way; :class:`InterruptedSolveError` as soon as ``stopped()`` says so."""
 
         def on_record(_: object) -> None:
@@ -75,7 +75,7 @@ class SolveRequest:
             ),
         }
 
-    def _solve(self, max_iter: int, seconds: float, on_record: Callable[[Any], None]) -> Trace:
+    def _solve(self, max_iter: int, seconds: float, on_record: Callable[[JSONObject], None]) -> Trace:
         return solve(
             self.problem,
             self.method,
@@ -87,7 +87,7 @@ class SolveRequest:
             on_record=on_record,
         )
 
-    def _view(self, trace: Trace, on_record: Callable[[Any], None]) -> dict[str, Any]:
+    def _view(self, trace: Trace, on_record: Callable[[JSONObject], None]) -> JSONObject:
         """Points along the way, in the three directions that carry most of the last one.
 
         A solve is the same whenever it is repeated, so the point after m iterations is that of a solve with
@@ -106,8 +106,8 @@ class SolveRequest:
         view = flat_view(last.W, class_rows(self.problem, last))
         chosen = torch.linspace(0, self.problem.num_samples - 1, min(DRAWN_SAMPLES, self.problem.num_samples)).long()
         # One scale for all frames, so that growth can be seen: the last point's, unless that is nearly zero.
-        weight_scale = _scale([point.W for point in points.values()], last.W)
-        feature_scale = _scale([point.H for point in points.values()], last.H)
+        weight_scale = _longest_row([point.W for point in points.values()], last.W)
+        feature_scale = _longest_row([point.H for point in points.values()], last.H)
         return {
             "share": view.share,
             "labels": self.problem.labels[chosen].tolist(),
@@ -122,7 +122,7 @@ class SolveRequest:
         }
 
 
-def _scale(blocks: list[Tensor | None], last: Tensor | None) -> float:
+def _longest_row(blocks: list[Tensor | None], last: Tensor | None) -> float:
     """The norm of the longest row of ``last``; of all ``blocks`` where that is twenty times longer."""
     norms = [float(block.norm(dim=1).max()) for block in [last, *blocks] if block is not None]
     if not norms or max(norms) == 0:

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..._support.files import JSONObject
 from ...metrics import METRICS, CollapseReport
 from ...metrics.report.gauges import gauges, headline
 
@@ -44,14 +45,14 @@ def describe_network(
     *,
     layers: Mapping[str, CollapseReport] | None = None,
     notes: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> JSONObject:
     """Everything that the page shows of one state of a network, as plain values for JSON.
 
     ``features`` and ``labels`` are those of the report, or a part of them; without them there are gauges and metrics
     alone. ``layers`` are reports of the layers' outputs, in order.
     """
     found = gauges(report)
-    result: dict[str, Any] = {
+    result: JSONObject = {
         "title": report.sizes if report.layer is None else f"{report.sizes}; layer {report.layer}",
         "headline": headline(found),
         "accuracy": report.accuracy,
@@ -60,22 +61,22 @@ def describe_network(
         "dim": report.dim,
         "samples": report.num_samples,
         "gauges": [{**gauge.__dict__} for gauge in found],
-        "metrics": [_metric(name, report) for name in report.values],
+        "metrics": [_metric_facts(name, report) for name in report.values],
         "notes": [*report.notes, *notes],
-        "names": list(_names(report)),
-        "spread": _spread(report),
-        "margins": _margins(report),
-        "layers": _layers(layers),
+        "names": list(_class_names(report)),
+        "spread": _class_spreads(report),
+        "margins": _margin_facts(report),
+        "layers": _layer_facts(layers),
         "view": None,
         "pair": None,
         "gram": {},
     }
     if features is not None and labels is not None and features.shape[0]:
-        result |= _pictures(features.to("cpu").to(torch.float64), labels.to("cpu"), weight, report.num_classes)
+        result |= _views(features.to("cpu").to(torch.float64), labels.to("cpu"), weight, report.num_classes)
     return result
 
 
-def _metric(name: str, report: CollapseReport) -> dict[str, Any]:
+def _metric_facts(name: str, report: CollapseReport) -> JSONObject:
     metric = METRICS[name]
     return {
         "name": name,
@@ -92,33 +93,33 @@ def _metric(name: str, report: CollapseReport) -> dict[str, Any]:
     }
 
 
-def _names(report: CollapseReport) -> Sequence[str]:
+def _class_names(report: CollapseReport) -> Sequence[str]:
     if report.per_class is not None:
         return report.per_class.names[:SHOWN_CLASSES]
     return [str(label) for label in range(min(report.num_classes, SHOWN_CLASSES))]
 
 
-def _spread(report: CollapseReport) -> list[float] | None:
+def _class_spreads(report: CollapseReport) -> list[float] | None:
     """Root mean square distance of a class's samples from their mean, in units of the means' distance from h_G."""
     rows = report.per_class
     if rows is None or rows.variances is None:
         return None
     size = float(rows.mean_norms.square().mean().sqrt())
     values = rows.variances[:SHOWN_CLASSES].clamp(min=0).sqrt() / (size if size > 0 else 1.0)
-    return _rounded(values)
+    return _five_decimals(values)
 
 
-def _margins(report: CollapseReport) -> dict[str, Any] | None:
+def _margin_facts(report: CollapseReport) -> JSONObject | None:
     curve = report.cosine_margins
     if curve is None or not curve.shape[0]:
         return None
     picked = torch.linspace(0, curve.shape[0] - 1, min(POINTS, curve.shape[0])).round().to(torch.int64)
     share = picked / max(1, curve.shape[0] - 1)
     at_collapse = METRICS["cosine_margin"].at_collapse(report.num_classes)
-    return {"share": _rounded(share), "margin": _rounded(curve[picked]), "at_collapse": at_collapse}
+    return {"share": _five_decimals(share), "margin": _five_decimals(curve[picked]), "at_collapse": at_collapse}
 
 
-def _layers(layers: Mapping[str, CollapseReport] | None) -> list[dict[str, Any]]:
+def _layer_facts(layers: Mapping[str, CollapseReport] | None) -> list[JSONObject]:
     return [
         {
             "name": name,
@@ -130,7 +131,7 @@ def _layers(layers: Mapping[str, CollapseReport] | None) -> list[dict[str, Any]]
     ]
 
 
-def _pictures(features: Rows, labels: Labels, weight: Tensor | None, classes: int) -> dict[str, Any]:
+def _views(features: Rows, labels: Labels, weight: Tensor | None, classes: int) -> JSONObject:
     counts = torch.bincount(labels, minlength=classes)[:classes].double()
     sums = torch.zeros(classes, features.shape[1], dtype=torch.float64).index_add_(0, labels, features)
     means = sums / counts.clamp(min=1)[:, None]
@@ -145,40 +146,40 @@ def _pictures(features: Rows, labels: Labels, weight: Tensor | None, classes: in
     if rows is not None:
         gram["classifier"] = _cosines(rows[:SHOWN_CLASSES])
     return {
-        "view": _view(features, labels, centred, centre, rows, kept),
+        "view": _view_of_means(features, labels, centred, centre, rows, kept),
         "pair": _worst_pair(features, labels, means, kept),
         "gram": gram,
     }
 
 
-def _view(
+def _view_of_means(
     features: Rows, labels: Labels, centred: Tensor, centre: Tensor, weight: Tensor | None, kept: Tensor
-) -> dict[str, Any]:
+) -> JSONObject:
     """Class means, classifier rows and some samples in the main directions of means and classifier together.
 
     The unit is the root mean square distance of a class mean from h_G; classifier rows are scaled to the same.
     """
-    unit = _size(centred[kept])
+    unit = _typical_norm(centred[kept])
     blocks = [centred[kept] / unit]
     if weight is not None:
         weight = weight - weight.mean(0)
-        weight = weight / _size(weight)
+        weight = weight / _typical_norm(weight)
         blocks.append(weight[: int(kept.max()) + 1])
     # For more dimensions than rows by far, the thin factorisation of the rows is all there is.
     axes = torch.linalg.svd(torch.cat(blocks), full_matrices=False).Vh[:DIMENSIONS]
     each = max(2, SHOWN_SAMPLES // kept.shape[0])
-    picked = torch.cat([_evenly(torch.nonzero(labels == label).flatten(), each) for label in kept.tolist()])
+    picked = torch.cat([_evenly_spaced(torch.nonzero(labels == label).flatten(), each) for label in kept.tolist()])
     return {
         "dim": axes.shape[0],
         "classes": kept.tolist(),
-        "means": _rounded(centred[kept] @ axes.T / unit),
-        "classifier": None if weight is None else _rounded(weight[kept] @ axes.T),
-        "samples": _rounded((features[picked] - centre) @ axes.T / unit),
+        "means": _five_decimals(centred[kept] @ axes.T / unit),
+        "classifier": None if weight is None else _five_decimals(weight[kept] @ axes.T),
+        "samples": _five_decimals((features[picked] - centre) @ axes.T / unit),
         "labels": labels[picked].tolist(),
     }
 
 
-def _worst_pair(features: Rows, labels: Labels, means: Tensor, kept: Tensor) -> dict[str, Any] | None:
+def _worst_pair(features: Rows, labels: Labels, means: Tensor, kept: Tensor) -> JSONObject | None:
     """The two classes with the largest (v_i + v_j) / (2 |m_i - m_j|^2), and their samples along m_j - m_i.
 
     On that axis m_i is at 0 and m_j at 1.
@@ -194,14 +195,14 @@ def _worst_pair(features: Rows, labels: Labels, means: Tensor, kept: Tensor) -> 
     length = float(step.square().sum())
     places = {}
     for name, label in (("first", one), ("second", other)):
-        rows = _evenly(torch.nonzero(labels == label).flatten(), PAIR_SAMPLES)
+        rows = _evenly_spaced(torch.nonzero(labels == label).flatten(), PAIR_SAMPLES)
         along = (features[rows] - means[one]) @ step
-        places[name] = _rounded(along / length if length > 0 else along)
+        places[name] = _five_decimals(along / length if length > 0 else along)
     value = float(ratio[first, second])
     return {"classes": [one, other], "cdnv": value if value < float("inf") else None, **places}
 
 
-def _size(rows: Tensor) -> float:
+def _typical_norm(rows: Tensor) -> float:
     size = float(rows.square().sum(1).mean().sqrt())
     return size if size > 0 else 1.0
 
@@ -209,16 +210,16 @@ def _size(rows: Tensor) -> float:
 def _cosines(rows: Tensor) -> list[list[float]]:
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     unit = rows / norms.clamp(min=torch.finfo(torch.float64).tiny)
-    return _rounded(unit @ unit.T)
+    return _five_decimals(unit @ unit.T)
 
 
-def _evenly(positions: Tensor, most: int) -> Tensor:
+def _evenly_spaced(positions: Tensor, most: int) -> Tensor:
     """At most so many of the positions, spread evenly: the same ones every time."""
     if positions.shape[0] <= most:
         return positions
     return positions[torch.linspace(0, positions.shape[0] - 1, most).round().to(torch.int64)]
 
 
-def _rounded(values: Tensor) -> Any:
+def _five_decimals(values: Tensor) -> Any:
     """Five digits after the point of numbers near one: what a picture needs."""
     return torch.round(values.double(), decimals=5).tolist()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..._support.files import JSONObject
 from ...data import load
 from ...metrics import CollapseReport, measure, measure_files, measure_layers, open_arrays
 from ...metrics.files.shards import collect, encode, find_files
@@ -32,7 +33,7 @@ PICTURE_ROWS = 20_000
 """Samples that pictures of files are made from."""
 LAYER_METRICS = ("nc1", "nc1_quotient")
 
-Frame = dict[str, Any]
+Frame = JSONObject
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class Network:
     frames: tuple[Frame, ...]
     history: tuple[Mapping[str, Any], ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JSONObject:
         """Plain values for JSON."""
         return {"title": self.title, "frames": list(self.frames), "history": [dict(row) for row in self.history]}
 
 
-def frame(name: str, step: float | None, network: dict[str, Any]) -> Frame:
+def frame(name: str, step: float | None, network: JSONObject) -> Frame:
     """One state: what it is called, where it stands in time, and what :func:`describe_network` says."""
     return {"name": name, "step": step, "network": network}
 
@@ -67,9 +68,9 @@ def network_of_files(paths: Sequence[str | Path], title: str | None = None) -> N
     report = measure_files(list(files), intervals=None if found.statistics else LEVEL, memory_limit=MEMORY, workers=1)
     features, labels, notes = None, None, list(_unread(files, found.others))
     if found.shards:
-        features, labels, cut = _some_rows(found.shards, report)
+        features, labels, cut = _rows_for_pictures(found.shards, report)
         notes += [f"pictures show {features.shape[0]} of the samples, spread evenly"] if cut else []
-    network = describe_network(report, features, labels, _tensor(found.array("weight")), notes=notes)
+    network = describe_network(report, features, labels, _tensor_or_none(found.array("weight")), notes=notes)
     return Network(name, (frame("", None, network),))
 
 
@@ -83,7 +84,7 @@ def _unread(files: Sequence[Path], others: Mapping[str, Any]) -> Iterable[str]:
             yield f"not read: {', '.join(extra)}"
 
 
-def _some_rows(shards: Sequence[Any], report: CollapseReport) -> tuple[Tensor, Tensor, bool]:
+def _rows_for_pictures(shards: Sequence[Any], report: CollapseReport) -> tuple[Tensor, Tensor, bool]:
     """Rows of all shards for pictures, spread evenly, with labels as the report counts its classes."""
     per_class = report.per_class
     names = None if per_class is None or all(name.isdecimal() for name in per_class.names) else per_class.names
@@ -97,21 +98,21 @@ def _some_rows(shards: Sequence[Any], report: CollapseReport) -> tuple[Tensor, T
         cut |= step > 1
         rows = torch.arange(0, codes.shape[0], max(1, step))
         picked = features[rows.numpy()] if not isinstance(features, Tensor) else features[rows]
-        parts.append((_tensor(picked), codes[rows]))  # pyright: ignore[reportArgumentType]
+        parts.append((_tensor_or_none(picked), codes[rows]))  # pyright: ignore[reportArgumentType]
     features = torch.cat([rows.double() for rows, _ in parts])
     labels = torch.cat([codes for _, codes in parts])
     kept = (labels >= 0) & (labels < report.num_classes)
     return features[kept], labels[kept], cut
 
 
-def _tensor(values: Any) -> Tensor | None:
+def _tensor_or_none(values: Any) -> Tensor | None:
     if values is None or isinstance(values, Tensor):
         return values
     # A copy: arrays that are mapped from a file cannot be written to.
     return torch.from_numpy(values.copy())
 
 
-def _layers_in(files: Sequence[Path]) -> dict[str, Any] | None:
+def _layers_in(files: Sequence[Path]) -> JSONObject | None:
     """A file of ``features.NAME`` arrays, one a layer: the last one in full, all of them layer by layer."""
     if len(files) != 1:
         return None
@@ -122,9 +123,9 @@ def _layers_in(files: Sequence[Path]) -> dict[str, Any] | None:
     labels = arrays["labels"]
     layers = {name: measure(arrays[key], labels, metrics=LAYER_METRICS) for name, key in names.items()}
     last, key = list(names.items())[-1]
-    weight = _tensor(arrays.get("weight"))
+    weight = _tensor_or_none(arrays.get("weight"))
     report = measure(arrays[key], labels, weight, arrays.get("bias"), intervals=LEVEL, memory_limit=MEMORY)
-    rows, codes = _tensor(arrays[key]), _tensor(labels)
+    rows, codes = _tensor_or_none(arrays[key]), _tensor_or_none(labels)
     assert rows is not None
     assert codes is not None
     return describe_network(replace(report, layer=last), rows, codes.long(), weight, layers=layers)
@@ -135,7 +136,7 @@ def _layers_in(files: Sequence[Path]) -> dict[str, Any] | None:
 
 def network_of_model(
     model: nn.Module,
-    loader: Any,
+    loader: Iterable[Any],
     *,
     layer: str | None = None,
     num_classes: int | None = None,
@@ -144,7 +145,7 @@ def network_of_model(
     class_names: Sequence[str] | None = None,
     max_batches: int | None = None,
     layers: bool | Sequence[str] = True,
-) -> tuple[CollapseReport, dict[str, Any]]:
+) -> tuple[CollapseReport, JSONObject]:
     """The report of a model on a loader, with intervals, and what the page shows of it.
 
     The model and every random state are left as they were found. ``layers``: the layers to look at besides the
@@ -155,7 +156,7 @@ def network_of_model(
     options = Options(layer=layer, num_classes=num_classes, class_names=class_names)
     run = ModelRun(model, loader, reader, max_batches=max_batches)
     measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
-    features, targets, head, cut = _captured(run, measurement, options)
+    features, targets, head, cut = _captured_rows(run, measurement, options)
     report = measure(
         features, targets, head.weight, head.bias, num_classes=None if head.weight is not None else num_classes,
         ignore_label=None, intervals=LEVEL, memory_limit=MEMORY,
@@ -173,7 +174,9 @@ def network_of_model(
     return report, describe_network(report, features, targets, head.weight, layers=reports)
 
 
-def _captured(run: ModelRun, measurement: Measurement, options: Options) -> tuple[Tensor, Tensor, SharedHead, bool]:
+def _captured_rows(
+    run: ModelRun, measurement: Measurement, options: Options
+) -> tuple[Tensor, Tensor, SharedHead, bool]:
     """Features and labels of a run over the loader, as many as fit, and the classifier."""
     ignored = options.settings.ignore_label
     parts: list[tuple[Tensor, Tensor]] = []
@@ -198,7 +201,7 @@ def _captured(run: ModelRun, measurement: Measurement, options: Options) -> tupl
 
 def _by_layer(
     model: nn.Module,
-    loader: Any,
+    loader: Iterable[Any],
     names: Sequence[str] | None,
     num_classes: int | None,
     forward: Forward | None,
@@ -287,6 +290,6 @@ def _sample_text() -> str:
     return json.dumps(Network(title, tuple(frames)).to_dict())
 
 
-def digits_sample() -> dict[str, Any]:
+def digits_sample() -> JSONObject:
     """The sample of the page, trained when it is first asked for (a few seconds)."""
     return json.loads(_sample_text())

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ..._support.files import JSONObject
 from ..._support.theme import GREY, MARKS, Mark, number
 from ...studies.pictures import figure, legend_below, plain_decimals, styled, whole_epochs
 from ._parts import Chart, Key, Picture
@@ -77,10 +78,10 @@ def chart(panel: Panel, height: int = 260) -> Chart:
         "showlegend": False,
         "hovermode": "x unified",
     }
-    return Chart({"data": lines, "layout": layout}, f"{panel.title} by {panel.x_title}: {_words(panel)}")
+    return Chart({"data": lines, "layout": layout}, f"{panel.title} by {panel.x_title}: {_ends_in_words(panel)}")
 
 
-def _axis(log: bool, values: Sequence[float | None]) -> dict[str, Any]:
+def _axis(log: bool, values: Sequence[float | None]) -> JSONObject:
     """Ticks at powers of ten where there are several; plotly's own choice, between them too, where there are not."""
     if not log:
         return {"rangemode": "tozero"}
@@ -93,7 +94,7 @@ def _axis(log: bool, values: Sequence[float | None]) -> dict[str, Any]:
     return {"type": "log", "exponentformat": "power", "dtick": max(1, round(decades / 5)), **size}
 
 
-def _words(panel: Panel) -> str:
+def _ends_in_words(panel: Panel) -> str:
     """Where each line begins and ends, for the description of the chart."""
     parts = []
     for curve in panel.curves:

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..._support.files import write_text
+from ..._support.files import JSONObject, write_text
 from ..._support.theme import CLASSES, GREY, series_colour, series_mark
 from ...frames import simplex_etf
 from ...metrics import METRICS
@@ -89,7 +89,7 @@ def write_demo(folder: str | Path) -> Path:
         headline=next(part for part in facts["parts"] if part["decides"]),
         badge=BADGES[facts["verdict"]],
         tiles=_tiles(rows),
-        watched=_watched(found),
+        watched=_watched_frames(found),
         solid=_solid_drawing(found[0]),
         story=_story(found),
         accuracy=_accuracy_picture(found),
@@ -104,18 +104,18 @@ def write_demo(folder: str | Path) -> Path:
         command=f"neuralcollapse demo --out {shlex.quote(str(home))}",
         run_folder=shlex.quote(str(found[0].run.folder)),
         seconds=duration(sum(value for value in timing.values() if value)),
-        demo_style=_file("demo.css"),
-        demo_script=_file("demo.js"),
+        demo_style=_file_of("demo.css"),
+        demo_script=_file_of("demo.js"),
     )
     write_text(target, text)
     return target
 
 
-def _file(name: str) -> Markup:
+def _file_of(name: str) -> Markup:
     return Markup((Path(__file__).parent / "page" / name).read_text(encoding="utf-8"))
 
 
-def _losses(home: Path, facts: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[_Loss]:
+def _losses(home: Path, facts: Mapping[str, Any], rows: list[JSONObject]) -> list[_Loss]:
     places = {(c["labels"]["what"], c["labels"]["loss"]): home / "cells" / c["key"] for c in facts["cells"]}
     return [
         _Loss(spec, Run.open(places["net", spec] / "run"), Trace.load(places["model", spec] / "trace"), row)
@@ -123,7 +123,7 @@ def _losses(home: Path, facts: Mapping[str, Any], rows: list[dict[str, Any]]) ->
     ]
 
 
-def _tiles(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _tiles(rows: list[JSONObject]) -> list[tuple[str, str]]:
     """The page's four numbers and what they are; each is the worst of the four losses."""
     fallen = min(row["nc1_at_epoch_1"] / row["nc1"] for row in rows)
     off = max(abs(row[f"{name}_net"] / row[f"{name}_predicted"] - 1) for row in rows for name in SIZES)
@@ -141,7 +141,7 @@ def _tiles(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
 # Pictures ----------------------------------------------------------------------------------------------------------
 
 
-def _watched(found: list[_Loss]) -> dict[str, Any]:
+def _watched_frames(found: list[_Loss]) -> JSONObject:
     """What the script of the 3-D view reads."""
     paths = [read_json(one.run.folder / "watched.json", dict, ("classes", "frames")) for one in found]
     return {
@@ -219,7 +219,7 @@ def _card(found: list[_Loss], name: str, profile: str, title: str, words: str) -
     return Card(label, title, words, FORMULAS[name], picture([panel], name, ""))
 
 
-def _first(one: _Loss, name: str, reached: Callable[[float], bool]) -> int | None:
+def _reached_at(one: _Loss, name: str, reached: Callable[[float], bool]) -> int | None:
     """The epoch from which on ``name`` on the training set has ``reached`` and keeps it; None if it never does."""
     epochs, values = one.run.curve(name)
     since = None
@@ -238,7 +238,7 @@ def _span(epochs: list[int]) -> str:
 
 def _story(found: list[_Loss]) -> str:
     """What the curves of this run show, in its own numbers."""
-    fitted = [_first(one, "accuracy", lambda value: value == 1.0) for one in found]
+    fitted = [_reached_at(one, "accuracy", lambda value: value == 1.0) for one in found]
     known = [epoch for epoch in fitted if epoch is not None]
     if len(known) < len(found):
         return "Not every net fits all of its training images in this run, so collapse is not to be expected of each."
@@ -260,7 +260,7 @@ def _story(found: list[_Loss]) -> str:
     still = [name for name, ratio in after.items() if ratio <= 1.05]
     if still:
         text += f" By then {' and '.join(still)} had come to rest under one loss at least."
-    agreed = [_first(one, "nc4_mismatch", lambda value: value == 0.0) for one in found]
+    agreed = [_reached_at(one, "nc4_mismatch", lambda value: value == 0.0) for one in found]
     soon = [epoch for epoch in agreed if epoch is not None]
     if len(soon) == len(found):
         early = sum(epoch <= fit for epoch, fit in zip(soon, known, strict=True))
@@ -305,14 +305,14 @@ def _gap_picture(found: list[_Loss]) -> Picture:
 # Tables ------------------------------------------------------------------------------------------------------------
 
 
-def _named(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def _rows_by_loss(rows: list[JSONObject]) -> list[tuple[str, JSONObject]]:
     return list(zip(LOSS_WORDS.values(), rows, strict=True))
 
 
-def _size_table(rows: list[dict[str, Any]]) -> Table | None:
+def _size_table(rows: list[JSONObject]) -> Table | None:
     lines = []
-    for loss, row in _named(rows):
-        line: dict[str, Any] = {"loss": loss}
+    for loss, row in _rows_by_loss(rows):
+        line: JSONObject = {"loss": loss}
         for name, sign in SIZES.items():
             predicted, measured = row[f"{name}_predicted"], row[f"{name}_net"]
             off = f"{100 * (measured / predicted - 1):+.1f} %".replace("-", "−")
@@ -324,7 +324,7 @@ def _size_table(rows: list[dict[str, Any]]) -> Table | None:
     return table and Table(table.caption, table.headings, table.rows, [False] + [True] * (len(table.headings) - 1))
 
 
-def _certificate_table(rows: list[dict[str, Any]]) -> Table | None:
+def _certificate_table(rows: list[JSONObject]) -> Table | None:
     lines = [
         {
             "loss": loss,
@@ -333,12 +333,12 @@ def _certificate_table(rows: list[dict[str, Any]]) -> Table | None:
             "gap": row["certified_gap"],
             "verdict": row["certificate"],
         }
-        for loss, row in _named(rows)
+        for loss, row in _rows_by_loss(rows)
     ]
     return table_of("The model of each loss, solved from a random start.", lines)
 
 
-def _accuracy_table(rows: list[dict[str, Any]]) -> Table | None:
+def _accuracy_table(rows: list[JSONObject]) -> Table | None:
     names = ("train_accuracy", "test_accuracy", "nc1", "nc2", "nc3", "nc4_mismatch")
-    lines = [{"loss": loss, **{name: row[name] for name in names}} for loss, row in _named(rows)]
+    lines = [{"loss": loss, **{name: row[name] for name in names}} for loss, row in _rows_by_loss(rows)]
     return table_of("At the last epoch: accuracies, and the four measures on the training set.", lines)

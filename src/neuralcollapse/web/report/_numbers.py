@@ -1,7 +1,5 @@
 """Numbers and durations as people read them."""
 
-from typing import Any
-
 from ..._support.theme import NOTHING, number
 
 __all__ = ["duration", "heading", "is_number", "shown"]
@@ -10,12 +8,12 @@ LONG = 12
 """Entries of a list that are written out."""
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether ``value`` belongs into a column of numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def shown(value: Any, name: str = "") -> str:
+def shown(value: object, name: str = "") -> str:
     """``value`` with four significant digits; as a percentage where ``name`` says that it is an accuracy.
 
     >>> shown(0.98333, "test_accuracy"), shown(1.25e-7), shown(12345), shown(None), shown(0.5)

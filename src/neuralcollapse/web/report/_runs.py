@@ -2,15 +2,15 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
+from ..._support.files import JSONObject
 from ..._support.registry import Spec
 from ..._support.theme import BLUE, GREEN, MARKS, RED, look_of
 from ...studies.pictures import metric_name
 from ...training import Plan, Run, closed_form_loss
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown
-from ._parts import Badge, Details, Section, Table, table_of
+from ._parts import Badge, Details, Picture, Section, Table, table_of
 from ._stored import environment, optional_json
 
 __all__ = ["run_section"]
@@ -40,14 +40,14 @@ def run_section(folder: Path, anchor: str) -> Section:
     last = {row["split"]: row for row in history}
     facts = {
         "Trained": f"{plan.model} with a {plan.head} head on {plan.data}, {plan.epochs} epochs of {plan.optimizer}",
-        "Decay": _decay(plan),
+        "Decay": _decay_in_words(plan),
     }
     if not history:
         facts["Measured"] = "Nothing yet."
     elif not done:
         facts["Measured"] = f"Not finished: up to epoch {history[-1]['epoch']} of {plan.epochs}."
-    pictures = [_curves(run, history, anchor)] if history else []
-    tables = [_last(last), _theory(done.get("theory"))]
+    pictures = [_picture_of_run(run, history, anchor)] if history else []
+    tables = [_last_table(last), _theory_table(done.get("theory"))]
     nc1 = last.get("train", {}).get("nc1")
     return Section(
         anchor=anchor,
@@ -77,14 +77,14 @@ def _loss_words(spec: str) -> str:
     return f"{words} ({loss.details})" if loss.details else words
 
 
-def _decay(plan: Plan) -> str:
+def _decay_in_words(plan: Plan) -> str:
     if plan.decay_on == "parameters":
         return f"{shown(plan.weight_decay)} on all parameters."
     decays = (plan.weight_decay, plan.feature_decay, plan.bias_decay)
     return "{} on W, {} on H, {} on b, as in the theory.".format(*(shown(decay) for decay in decays))
 
 
-def _curves(run: Run, history: list[dict[str, Any]], anchor: str) -> Any:
+def _picture_of_run(run: Run, history: list[JSONObject], anchor: str) -> Picture:
     panels = []
     for name in CURVES:
         curves = []
@@ -105,7 +105,7 @@ def _curves(run: Run, history: list[dict[str, Any]], anchor: str) -> Any:
     return picture(panels, anchor, note)
 
 
-def _last(last: dict[str, dict[str, Any]]) -> Table | None:
+def _last_table(last: dict[str, JSONObject]) -> Table | None:
     skipped = ("epoch", "split")
     names = list(dict.fromkeys(name for row in last.values() for name in row if name not in skipped))
     values = {split: last[split] for split in SPLITS if split in last}
@@ -116,7 +116,7 @@ def _last(last: dict[str, dict[str, Any]]) -> Table | None:
     return Table("The last measurement.", headings, rows, [False] + [True] * len(values))
 
 
-def _theory(theory: Any) -> Table | None:
+def _theory_table(theory: object) -> Table | None:
     """Predicted and measured sizes under (W, H, b) decay."""
     if not isinstance(theory, dict):
         return None

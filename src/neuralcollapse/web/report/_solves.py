@@ -3,14 +3,14 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
+from ..._support.files import JSONObject
 from ..._support.theme import BLUE
 from ...studies.pictures import metric_name
 from ...ufm import Certificate, Trace
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown
-from ._parts import Badge, Details, Section, table_of
+from ._parts import Badge, Details, Picture, Section, table_of
 
 __all__ = ["solve_section"]
 
@@ -42,8 +42,8 @@ def solve_section(folder: Path, anchor: str) -> Section:
         merit_is="proved gap to the global minimum",
         seconds=trace.seconds,
         facts=facts,
-        pictures=[_curves(trace, best, anchor)],
-        tables=[table for table in [table_of("Where it ended.", [_end(trace, certificate, best)])] if table],
+        pictures=[_picture_of_solve(trace, best, anchor)],
+        tables=[table for table in [table_of("Where it ended.", [_end_facts(trace, certificate, best)])] if table],
         details=[Details("Model", {heading(name): shown(value) for name, value in problem.items()})],
         command=f"neuralcollapse certify {shlex.quote(str(folder / 'point.safetensors'))}",
     )
@@ -54,7 +54,7 @@ def _badge(certificate: Certificate) -> Badge:
     return Badge(certificate.verdict, tone)
 
 
-def _end(trace: Trace, certificate: Certificate, best: float | None) -> dict[str, Any]:
+def _end_facts(trace: Trace, certificate: Certificate, best: float | None) -> JSONObject:
     return {
         "value": f"{trace.value:.10g}",
         "lower_bound": f"{certificate.lower_bound:.10g}",
@@ -66,7 +66,7 @@ def _end(trace: Trace, certificate: Certificate, best: float | None) -> dict[str
     }
 
 
-def _curves(trace: Trace, best: float | None, anchor: str) -> Any:
+def _picture_of_solve(trace: Trace, best: float | None, anchor: str) -> Picture:
     steps = [float(step or 0) + 1 for step in trace.history["iteration"]]
     panels = []
     for name, values in trace.history.items():

@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from ..._support.files import JSONObject
 
 __all__ = ["environment", "optional_json", "read_json"]
 
@@ -29,7 +31,7 @@ def optional_json(path: Path, kind: type[Kind]) -> Kind:
     return read_json(path, kind) if path.exists() else kind()
 
 
-def environment(folder: Path) -> dict[str, Any]:
+def environment(folder: Path) -> JSONObject:
     """``environment.json`` in one level."""
     facts = optional_json(folder / "environment.json", dict)
     versions, git = facts.pop("versions", None), facts.pop("git", None)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..._support.files import JSONObject
 from ..._support.notation import typeset_fields
 from ...studies import Variation, tables_of_parts
 from ._numbers import heading, shown
@@ -35,15 +36,15 @@ def study_section(folder: Path, anchor: str) -> Section:
         raise ValueError(f"{path}: not the outcome of a study ({error!r})") from error
 
 
-def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
+def _section(folder: Path, anchor: str, facts: JSONObject) -> Section:
     timing = optional_json(folder / "timing.json", dict)
     seconds = [value for value in timing.values() if value is not None]
     rows = table_of("The numbers behind the picture.", optional_json(folder / "table.json", list))
-    failures = {_name(cell["labels"]): cell["error"] for cell in facts["cells"] if cell.get("error")}
+    failures = {_shown_labels(cell["labels"]): cell["error"] for cell in facts["cells"] if cell.get("error")}
     headline = next((part for part in facts["parts"] if part["decides"]), None)
     if headline is None:
         raise KeyError("decides")
-    varied = _variation(facts)
+    varied = _variation_in_words(facts)
     described = {"Decided by": headline["says"], "Found": headline["why"]}
     if facts.get("setting"):
         described["Setting"] = facts["setting"]
@@ -58,22 +59,25 @@ def _section(folder: Path, anchor: str, facts: dict[str, Any]) -> Section:
         anchor=anchor,
         title=f"{facts['id']} ({varied})" if varied else facts["id"],
         kind="study",
-        source=_source(facts["paper"], facts["figures"]),
+        source=_source_in_words(facts["paper"], facts["figures"]),
         lead=facts["question"],
         badge=BADGES[facts["verdict"]],
         merit=shown(headline["measured"]),
         merit_is=f"{headline['says']} Limit: {headline['limit']}.",
         seconds=sum(seconds) if seconds else None,
         facts=described,
-        pictures=[_picture(folder, anchor, facts)],
-        tables=[table for table in (_claims(facts["parts"]), *sensitivity, failed, rows) if table is not None],
-        details=[_plan(facts), Details("Environment", {heading(k): shown(v) for k, v in environment(folder).items()})],
+        pictures=[_picture_of_study(folder, anchor, facts)],
+        tables=[table for table in (_claims_table(facts["parts"]), *sensitivity, failed, rows) if table is not None],
+        details=[
+            _plan_details(facts),
+            Details("Environment", {heading(k): shown(v) for k, v in environment(folder).items()}),
+        ],
         command=_command(folder, facts),
         smoke=facts["profile"] == "smoke",
     )
 
 
-def _variation(facts: Mapping[str, Any]) -> str:
+def _variation_in_words(facts: Mapping[str, Any]) -> str:
     """What is not as the study has it, in words; nothing for a plain study."""
     given = facts.get("variation")
     if not given:
@@ -81,7 +85,7 @@ def _variation(facts: Mapping[str, Any]) -> str:
     return Variation(given["settings"], None if given["seeds"] is None else tuple(given["seeds"])).words
 
 
-def _claims(parts: Sequence[Mapping[str, Any]]) -> Table | None:
+def _claims_table(parts: Sequence[Mapping[str, Any]]) -> Table | None:
     """What the paper says, part by part; our additions are marked."""
     rows = []
     for part in parts:
@@ -100,10 +104,10 @@ def _claims(parts: Sequence[Mapping[str, Any]]) -> Table | None:
                 "why": part["why"],
             }
         )
-    return _texts(table_of("What the paper says, part by part.", rows))
+    return _texts_of_settings(table_of("What the paper says, part by part.", rows))
 
 
-def _source(paper: str, figures: Sequence[str]) -> str:
+def _source_in_words(paper: str, figures: Sequence[str]) -> str:
     named = [f"figure {text}" if text[:1].isdigit() else text for text in figures]
     return f"{paper} paper, {', '.join(named)}" if named else paper
 
@@ -121,7 +125,7 @@ def _command(folder: Path, facts: Mapping[str, Any]) -> str:
     return f"neuralcollapse study run {facts['id']} --profile {facts['profile']}{changes} --out {out}"
 
 
-def _picture(folder: Path, anchor: str, facts: Mapping[str, Any]) -> Picture:
+def _picture_of_study(folder: Path, anchor: str, facts: Mapping[str, Any]) -> Picture:
     label = f"Picture of the study {facts['id']}. {facts['question']} The claim: {facts['verdict']}."
     path = folder / "figure.svg"
     drawing = inline_svg(read_svg(path), anchor, label, path)
@@ -137,27 +141,27 @@ def _picture(folder: Path, anchor: str, facts: Mapping[str, Any]) -> Picture:
 # The plan --------------------------------------------------------------------------------------------------------
 
 
-def _plan(facts: Mapping[str, Any]) -> Details:
+def _plan_details(facts: Mapping[str, Any]) -> Details:
     cells = facts["cells"]
-    common, own = common_and_own([_flat(cell["spec"]) for cell in cells])
+    common, own = common_and_own([_flat_settings(cell["spec"]) for cell in cells])
     rows = []
     for cell, settings in zip(cells, own, strict=True):
-        rows.append({"cell": _name(cell["labels"]), "kind": cell["kind"], **settings, "key": cell["key"]})
+        rows.append({"cell": _shown_labels(cell["labels"]), "kind": cell["kind"], **settings, "key": cell["key"]})
     table = table_of("What differs between the cells.", rows)
     listed = {heading(name): shown(value) for name, value in common.items()}
     return Details(
         f"Plan: {len(cells)} {'cell' if len(cells) == 1 else 'cells'} at profile {facts['profile']}",
         listed,
-        _texts(table),
+        _texts_of_settings(table),
     )
 
 
-def _texts(table: Table | None) -> Table | None:
+def _texts_of_settings(table: Table | None) -> Table | None:
     """The table with all columns set as text: settings are names, not measurements."""
     return table and Table(table.caption, table.headings, table.rows, [False] * len(table.headings))
 
 
-def common_and_own(specs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def common_and_own(specs: Sequence[Mapping[str, Any]]) -> tuple[JSONObject, list[JSONObject]]:
     """The settings that all have, and those of each besides.
 
     >>> common_and_own([{"K": 4, "seed": 0}, {"K": 4, "seed": 1}])
@@ -168,15 +172,15 @@ def common_and_own(specs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], 
     return common, [{name: value for name, value in spec.items() if name not in common} for spec in specs]
 
 
-def _flat(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat_settings(spec: Mapping[str, Any], prefix: str = "") -> JSONObject:
+    flat: JSONObject = {}
     for name, value in spec.items():
         if isinstance(value, dict):
-            flat |= _flat(value, prefix if name in ("plan", "arguments") else f"{prefix}{name} ")
+            flat |= _flat_settings(value, prefix if name in ("plan", "arguments") else f"{prefix}{name} ")
         else:
             flat[prefix + name] = value
     return flat
 
 
-def _name(labels: Mapping[str, Any]) -> str:
+def _shown_labels(labels: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {shown(value)}" for name, value in labels.items())

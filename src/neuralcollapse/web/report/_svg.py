@@ -53,7 +53,7 @@ def inline_svg(text: str, prefix: str, label: str, source: object = "picture") -
         width = float(sizes[2])
     except (IndexError, ValueError):
         raise ValueError(f"{source}: not an SVG picture with a viewBox") from None
-    body = "".join(_element(child, prefix, used) for child in root)
+    body = "".join(_kept_element(child, prefix, used) for child in root)
     return Markup(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{escape(box)}" role="img" aria-label="{escape(label)}" '
         f'fill="currentColor" '
@@ -65,26 +65,26 @@ def _references(root: ElementTree.Element) -> set[str]:
     used: set[str] = set()
     for element in root.iter():
         for name, value in element.attrib.items():
-            if _plain(name) == "href" and value.startswith("#"):
+            if _without_namespace(name) == "href" and value.startswith("#"):
                 used.add(value[1:])
             used.update(REFERENCE.findall(value))
     return used
 
 
-def _element(element: ElementTree.Element, prefix: str, used: set[str]) -> str:
+def _kept_element(element: ElementTree.Element, prefix: str, used: set[str]) -> str:
     if not isinstance(element.tag, str) or not element.tag.startswith(NAMESPACE):
         return ""
     tag = element.tag.removeprefix(NAMESPACE)
     if tag not in DRAWING:
         return ""
     given = {name: _dressed(value, tag) if name == "style" else value for name, value in element.attrib.items()}
-    attributes = "".join(_attribute(name, value, prefix, used) for name, value in given.items())
-    inner = "".join(_element(child, prefix, used) + str(escape(_words(child.tail))) for child in element)
-    return f"<{tag}{attributes}>{escape(_words(element.text))}{inner}</{tag}>"
+    attributes = "".join(_kept_attribute(name, value, prefix, used) for name, value in given.items())
+    inner = "".join(_kept_element(child, prefix, used) + str(escape(_text_or_nothing(child.tail))) for child in element)
+    return f"<{tag}{attributes}>{escape(_text_or_nothing(element.text))}{inner}</{tag}>"
 
 
-def _attribute(name: str, value: str, prefix: str, used: set[str]) -> str:
-    plain = _plain(name)
+def _kept_attribute(name: str, value: str, prefix: str, used: set[str]) -> str:
+    plain = _without_namespace(name)
     if plain.lower().startswith("on"):
         return ""
     if plain == "id":
@@ -119,9 +119,9 @@ def _dressed(style: str, tag: str) -> str:
     return COLOUR.sub(variable, style)
 
 
-def _plain(name: str) -> str:
+def _without_namespace(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _words(text: str | None) -> str:
+def _text_or_nothing(text: str | None) -> str:
     return text if text and text.strip() else ""

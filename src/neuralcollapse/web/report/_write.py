@@ -35,15 +35,15 @@ def write(folders: str | Path | Iterable[str | Path], out: str | Path = "report.
     if target.is_dir():
         raise ValueError(f"{target}: is a folder; name a file such as {target / 'report.html'}")
     with locked(target.parent, f".{target.name}.lock"):
-        return _write(given, target)
+        return _write_report(given, target)
 
 
-def _write(given: Sequence[str | Path], target: Path) -> Path:
+def _write_report(given: Sequence[str | Path], target: Path) -> Path:
     found = sections(given)
     live = any(picture.charts for section in found for picture in section.pictures)
     values = {"title": "Neural collapse: results", "sections": found, "counts": _counts(found)}
     verdicts = list(dict.fromkeys(section.badge for section in found))
-    text = render("report.html.jinja", live, **values, verdicts=verdicts, contents_script=_own("contents.js"))
+    text = render("report.html.jinja", live, **values, verdicts=verdicts, contents_script=_page_file("contents.js"))
     write_text(target, text)
     return target
 
@@ -58,14 +58,14 @@ def render(template: str, live: bool, **values: Any) -> str:
     environment.filters |= {"embedded": _embedded, "duration": duration}
     return environment.get_template(template).render(
         version=__version__,
-        style=Markup(style_sheet()) + _own("style.css"),
-        script=_own("charts.js") if live else "",
+        style=Markup(style_sheet()) + _page_file("style.css"),
+        script=_page_file("charts.js") if live else "",
         plotly=Markup(get_plotlyjs()) if live else "",
         **values,
     )
 
 
-def _own(name: str) -> Markup:
+def _page_file(name: str) -> Markup:
     """A file of ours, which may stand in the page as it is."""
     return Markup((PAGE / name).read_text(encoding="utf-8"))
 

@@ -8,7 +8,7 @@ from ...._support.registry import Registry
 from ..._cells import Cell
 from ..store import Store
 
-__all__ = ["Engine", "Event", "Failure", "Running", "engines", "one_line"]
+__all__ = ["Engine", "Event", "Failure", "Running", "engines"]
 
 engines: Registry[type["Engine"]] = Registry("engine")
 
@@ -48,9 +48,3 @@ class Engine(ABC):
 
         Now and then, while there is neither, the cells that are under way.
         """
-
-
-def one_line(error: BaseException) -> str:
-    """The error as one line that names its kind."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

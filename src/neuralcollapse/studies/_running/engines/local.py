@@ -6,10 +6,11 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 
+from ...._support.checks import kind_and_line
 from ...._support.machine import worker_pool
 from ..._cells import Cell
 from ..store import Store, run_cell
-from .engine import Engine, Event, Failure, Running, engines, one_line
+from .engine import Engine, Event, Failure, Running, engines
 
 __all__ = ["Local"]
 
@@ -50,7 +51,7 @@ class Local(Engine):
                     if isinstance(error, BrokenProcessPool):
                         return list(waiting.values())
                     cell = waiting.pop(future)
-                    yield cell if error is None else Failure(cell, one_line(error))
+                    yield cell if error is None else Failure(cell, kind_and_line(error))
         return []
 
     def _alone(self, cells: Sequence[Cell], store: Store, root: str | None) -> Iterator[Event]:
@@ -64,4 +65,4 @@ class Local(Engine):
             if isinstance(error, BrokenProcessPool):
                 yield Failure(cell, "its process was killed (out of memory?)")
             else:
-                yield cell if error is None else Failure(cell, one_line(error))
+                yield cell if error is None else Failure(cell, kind_and_line(error))

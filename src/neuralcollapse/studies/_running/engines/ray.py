@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...._support.checks import kind_and_line
 from ...._support.files import write_bytes
 from ...._support.machine import running_ray
 from ..._cells import Cell
 from ..store import FINISHED, Store, run_cell
-from .engine import Engine, Event, Failure, Running, engines, one_line
+from .engine import Engine, Event, Failure, Running, engines
 
 __all__ = ["Ray"]
 
@@ -51,7 +52,7 @@ class Ray(Engine):
                     try:
                         _unpack(ray.get(reference), store.cell(cell))
                     except Exception as error:
-                        yield Failure(cell, one_line(getattr(error, "cause", None) or error))
+                        yield Failure(cell, kind_and_line(getattr(error, "cause", None) or error))
                     else:
                         yield cell
 
