@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from .._support.checks import integer
+from .._support.numerics import svd
 from .one_vs_rest import one_vs_rest
 from .simplex import simplex_etf
 
@@ -120,7 +121,7 @@ def _nearest_projected(code: Tensor) -> Tensor:
     cosines = code @ code[0]
     nearest = code[(cosines - cosines[1:].max()).abs() < 1e-9]
     rest = nearest - torch.outer(nearest @ code[0], code[0])
-    _, _, right = torch.linalg.svd(rest, full_matrices=False)
+    _, _, right = svd(rest, full_matrices=False)
     rows = rest @ right[: code.shape[1] - 1].T
     return rows / rows.norm(dim=1, keepdim=True)
 

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .._support.checks import describe
+from .._support.numerics import svd
 from .._support.tensor_checks import finite_tensor
 from .simplex import simplex_basis
 
@@ -55,7 +56,7 @@ def nearest_etf(weight: Tensor) -> NearestETF:
         raise ValueError(f"weight must be (K, d) with K >= 2 and d >= K-1, got {describe(weight)}")
     matrix = weight.detach().to("cpu").to(torch.float64)
     basis = simplex_basis(count)
-    left, singular, right = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
+    left, singular, right = svd(basis.T @ matrix, full_matrices=False)
     root = math.sqrt(count / (count - 1))
     frame = root * (basis @ (left @ right))
     scale = root * float(singular.sum()) / count

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .._support.checks import describe
+from .._support.numerics import eigh
 from .._support.tensor_checks import finite_tensor
 
 __all__ = ["OneVsRest", "one_vs_rest"]
@@ -119,7 +120,7 @@ def _affine_start(gram: Float[Tensor, "K K"]) -> Float[Tensor, "K K"]:
     """
     count = len(gram)
     centred = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
-    values, vectors = torch.linalg.eigh((centred + centred.T) / 2)
+    values, vectors = eigh((centred + centred.T) / 2)
     if count > 2 and float(values[1]) <= 1e-10 * float(values[-1]):
         start = torch.full_like(gram, 1 / (count - 1))
     else:

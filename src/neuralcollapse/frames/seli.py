@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from .._support.checks import describe, integer
+from .._support.numerics import svd
 from .simplex import embed
 
 __all__ = ["seli"]
@@ -61,7 +62,7 @@ def seli(
     # sqrt(E) Pi = A S B' has the roots of Pi E Pi as singular values, with all their digits.
     root = numbers.sqrt() * stretch
     projected = torch.diag(root) - torch.outer(root * direction, direction)
-    _, singular, right = torch.linalg.svd(projected)
+    _, singular, right = svd(projected)
     basis, singular = right[: classes - 1].T, singular[: classes - 1]
     frame = embed(torch.eye(classes - 1, dtype=torch.float64), size, seed)
     weight = (basis * singular.sqrt()) @ frame

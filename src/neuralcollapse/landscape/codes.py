@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._support.checks import integer, positive_scale
-from .._support.roots import root
+from .._support.numerics import root
 from .._support.theme import plain_axes, series_colour
 from ..ufm.normalized.optimum import partitions, simplices_value
 

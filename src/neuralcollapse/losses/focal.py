@@ -17,7 +17,7 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from .._support.checks import real
-from .._support.roots import root
+from .._support.numerics import root
 from ._base import Curve, Linearization, LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
 from ._stack import LossStack, one_hot
 

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .._support.checks import describe, real
+from .._support.numerics import eigh
 from .accumulators.statistics import ClassStatistics
 from .inputs import as_classifier
 
@@ -95,6 +96,6 @@ def squared_error_parts(
 
 def _least_squares(matrix: Float[Tensor, "d d"], right: Float[Tensor, "d K"]) -> Float[Tensor, "d K"]:
     """The least-norm solution of a positive semidefinite system."""
-    values, vectors = torch.linalg.eigh(matrix)
+    values, vectors = eigh(matrix)
     kept = values > matrix.shape[0] * torch.finfo(values.dtype).eps * values[-1]
     return vectors[:, kept] @ ((vectors[:, kept].T @ right) / values[kept][:, None])

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from .._support.files import write_json
+from .._support.numerics import svd
 from ..data import load
 from ..frames import simplex_etf
 from ..models import create
@@ -97,10 +98,10 @@ def _in_three_dimensions(features: list[torch.Tensor], weight: torch.Tensor) -> 
     count = len(features)
     means = torch.stack([rows.mean(0) for rows in features])
     centre = means.mean(0)
-    axes = torch.linalg.svd(means - centre, full_matrices=False).Vh[: count - 1]
+    axes = svd(means - centre, full_matrices=False)[2][: count - 1]
     inside = (means - centre) @ axes.T
     size = float(inside.square().sum(1).mean().sqrt())
-    left, _, right = torch.linalg.svd(inside.T @ simplex_etf(count, count - 1))
+    left, _, right = svd(inside.T @ simplex_etf(count, count - 1))
     turned = axes.T @ (left @ right) / size
     rows = (weight - weight.mean(0)) @ (turned * size)
     rows = rows / float(rows.square().sum(1).mean().sqrt())

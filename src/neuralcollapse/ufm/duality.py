@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
+from .._support.numerics import eigh
 from ..losses import Linearization, LogitLoss
 
 __all__ = [
@@ -57,7 +58,7 @@ def top_singular_pair(array: Float[Tensor, "N K"]) -> tuple[float, Float[Tensor,
     """The largest singular value with its unit left and right vectors, through the Gram matrix of the shorter side."""
     tall = array.shape[0] >= array.shape[1]
     gram = array.T @ array if tall else array @ array.T
-    _, vectors = torch.linalg.eigh(gram)
+    _, vectors = eigh(gram)
     short = vectors[:, -1]
     long = array @ short if tall else array.T @ short
     value = float(long.norm())
@@ -78,7 +79,7 @@ def levelled(rows: Float[Tensor, "N K"], level: float | None) -> Iterator[tuple[
     order in the distance to the optimum, levelling them a second one. Null spaces on both sides are kept, so row and
     column sums that are zero stay zero. ``None`` takes the mean of the large ones.
     """
-    values, vectors = torch.linalg.eigh(rows.T @ rows)
+    values, vectors = eigh(rows.T @ rows)
     singular = values.clamp(min=0).sqrt()
     top = float(singular[-1]) if level is None else level
     for share in (0.5, 0.9, 0.99, 0.9999):

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..._support.checks import describe
+from ..._support.numerics import eigh, svd
 from ..accumulators.scatter import add_gram, symmetric
 from ..accumulators.statistics import ClassStatistics
 from ..precision import rounding_of
@@ -137,7 +138,7 @@ class Geometry:
         if centred.shape[0] > centred.shape[1]:
             centred = torch.linalg.qr(centred, mode="r").R
         # Of the transpose, because LAPACK is twice as fast on tall matrices.
-        directions, values, _ = torch.linalg.svd(centred.T.contiguous(), full_matrices=False)
+        directions, values, _ = svd(centred.T.contiguous(), full_matrices=False)
         size = max(self.largest, float(self.global_mean.abs().max()))
         floor = max(self.centred.shape) * torch.finfo(torch.float64).eps * max(float(values[0]), size)
         rank = int((values > floor).sum())
@@ -152,7 +153,7 @@ class Geometry:
         gram = torch.zeros(self.dim, self.dim, dtype=torch.float64)
         for rows in self.centred.split(4096):
             add_gram(gram, rows / self.largest if self.largest else rows)
-        squares, vectors = torch.linalg.eigh(symmetric(gram))
+        squares, vectors = eigh(symmetric(gram))
         if float(squares[0]) <= 1e-8 * float(squares[-1]):
             return None
         return Spectrum(self.largest * squares.flip(0).sqrt(), vectors.flip(1))

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..._support.numerics import eigh
 from ...frames import seli
 from ._geometry import Geometry, NotApplicableError
 from ._registry import define
@@ -94,7 +95,7 @@ def projected_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"], 
     size = math.sqrt(float(product.square().sum()) + rest)
     if size == 0.0:
         raise NotApplicableError("the product of the two matrices is zero")
-    vectors = torch.linalg.eigh((product + product.T) / 2).eigenvectors[:, -rank:]
+    vectors = eigh((product + product.T) / 2)[1][:, -rank:]
     difference = product / size - vectors @ vectors.T / math.sqrt(rank)
     return math.sqrt(float(difference.square().sum()) + rest / size**2)
 

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..._support.numerics import eigh, svdvals
 from ._geometry import Geometry
 from ._registry import define
 
@@ -60,7 +61,7 @@ def _by_inverse(
     if float(pivots.min()) ** 2 <= 100 * noise:
         return None
     half = torch.linalg.solve_triangular(factor, directions * between.sqrt(), upper=False)
-    return (1 / (1 + torch.linalg.svdvals(half).square())).sum()
+    return (1 / (1 + svdvals(half).square())).sum()
 
 
 def _schur_complement(matrix: Float[Tensor, "d d"], size: int, noise: float) -> Float[Tensor, "r r"]:
@@ -82,7 +83,7 @@ def _schur_complement(matrix: Float[Tensor, "d d"], size: int, noise: float) -> 
     if enough and int(failed) == 0 and float(pivots.min()) > 1e-6 * float(pivots.max()):
         half = torch.linalg.solve_triangular(factor, cross.T, upper=False)
     else:
-        values, vectors = torch.linalg.eigh(rest)
+        values, vectors = eigh(rest)
         kept = values > max(floor, rest.shape[0] * torch.finfo(values.dtype).eps * float(values[-1]))
         half = (vectors[:, kept].T @ cross.T) / values[kept].sqrt()[:, None]
     return block - half.T @ half

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..._support.numerics import eigh
 from ..point import Point
 from ..results import Certificate
 from ..verdict import PointEvidence, judge_point
@@ -39,7 +40,7 @@ def certify_contrastive(problem: "ContrastiveUFM", point: Point, tolerance: floa
     if problem.num_samples <= DENSE_LIMIT:
         pairs = state.loss.pair_gradient()
         shift = torch.linalg.vecdot(point.H, pairs @ point.H, dim=1)
-        values, vectors = torch.linalg.eigh(pairs - torch.diag(shift))
+        values, vectors = eigh(pairs - torch.diag(shift))
         slack = problem.num_samples * min(0.0, float(values[0]))
         dual = state.value + problem.temperature**2 * slack
         if dual > lower:
@@ -60,6 +61,6 @@ def certify_contrastive(problem: "ContrastiveUFM", point: Point, tolerance: floa
 
 def _escape_directions(point: Point, vector: Tensor) -> Iterator[Point]:
     """dH = v a' with H a = 0 and v the lowest eigenvector of G - diag y: curvature 2 tau^2 lambda_min."""
-    values, vectors = torch.linalg.eigh(point.H.T @ point.H)
+    values, vectors = eigh(point.H.T @ point.H)
     if float(values[0]) <= 1e-12 * float(values[-1]):
         yield Point(None, torch.outer(vector, vectors[:, 0]))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..._support.numerics import eigh
 from ..duality import best_on_ray, levelled, top_singular_pair
 from ..logit_problem import LogitLinearization
 from ..point import Point
@@ -126,9 +127,7 @@ def _equal_classifiers(problem: "NormalizedUFM", point: Point, state: LogitLinea
     beta = 0 makes the Hessian linear in t (times t), A - 2 B t, so a large t is negative for every temperature: the
     bound on tau that Proposition 2 asks for is not needed. The best t balances it against the direction's length.
     """
-    _, vectors = torch.linalg.eigh(
-        point.H.T @ point.H + 2 * len(point.H) * torch.outer(point.classifier[0], point.classifier[0])
-    )
+    _, vectors = eigh(point.H.T @ point.H + 2 * len(point.H) * torch.outer(point.classifier[0], point.classifier[0]))
     a = vectors[:, 0]
     signs = torch.ones(problem.num_classes, dtype=torch.float64)
     signs[1::2] = -1
@@ -141,11 +140,11 @@ def _equal_classifiers(problem: "NormalizedUFM", point: Point, state: LogitLinea
     # The smallest generalised eigenpair of the 2 x 2 Hessian in the plane of the two.
     matrix = torch.tensor([[own, cross], [cross, flat]], dtype=torch.float64)
     root = torch.tensor([1 / math.sqrt(max(length, 1e-300)) for length in lengths], dtype=torch.float64)
-    mixture = torch.linalg.eigh(matrix * torch.outer(root, root))[1][:, 0] * root
+    mixture = eigh(matrix * torch.outer(root, root))[1][:, 0] * root
     yield classifier * float(mixture[0]) + features * float(mixture[1])
 
 
 def _null_vector(classifier: Tensor) -> Tensor | None:
     """A unit vector perpendicular to all classifiers, if there is one."""
-    values, vectors = torch.linalg.eigh(classifier.T @ classifier)
+    values, vectors = eigh(classifier.T @ classifier)
     return vectors[:, 0] if float(values[0]) <= 1e-12 * float(values[-1]) else None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ... import frames
-from ..._support.roots import root
+from ..._support.numerics import root
 from ...frames.simplex import fourier_modes
 from ...losses import CrossEntropy, LogitLoss, SquaredError, logit_loss
 from ..results import Optimum, mean_margin, one_feature_a_class

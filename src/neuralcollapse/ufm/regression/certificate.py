@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..._support.numerics import eigh
 from ..duality import best_on_ray, levelled, spectral_norm, top_singular_pair
 from ..point import Point
 from ..results import Certificate
@@ -42,7 +43,7 @@ def certify_regression(problem: "RegressionUFM", point: Point, tolerance: float)
 def _escape_directions(problem: "RegressionUFM", point: Point, left: Tensor, right: Tensor) -> Iterator[Point]:
     """A new pair along the weakest direction a of W and H: a null vector (Case I) or the least used (Case II)."""
     gram = point.classifier.T @ point.classifier + point.H.T @ point.H
-    weakest = torch.linalg.eigh(gram)[1][:, 0]
+    weakest = eigh(gram)[1][:, 0]
     bias = None if point.b is None else torch.zeros_like(point.b)
     balance = problem.balance
     yield Point(balance * torch.outer(right, weakest), -torch.outer(left, weakest) / balance, bias)

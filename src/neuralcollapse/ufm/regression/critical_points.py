@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..._support.numerics import svd
 from ..point import Point
 from ..results import Optimum
 
@@ -59,7 +60,7 @@ class SingularPairs:
         self._problem = problem
         self._mean = problem.targets.mean(0) if problem.has_bias else None
         centred = problem.targets if self._mean is None else problem.targets - self._mean
-        self._left, self.values, self._right = torch.linalg.svd(centred, full_matrices=False)
+        self._left, self.values, self._right = svd(centred, full_matrices=False)
         self._shrink = problem.num_samples * problem.mu
 
     values: Float[Tensor, " r"]

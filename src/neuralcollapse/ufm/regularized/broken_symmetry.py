@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 
+from ..._support.numerics import svd
 from ...losses import Curve, LogitLoss
 from ..point import Point
 from ..results import Optimum
@@ -40,7 +41,7 @@ def broken_symmetry_optimum(problem: "RegularizedUFM", loss: LogitLoss, symmetri
 
     def rows() -> torch.Tensor:
         block = math.sqrt(margin) * (torch.eye(learned, dtype=torch.float64) - 1 / learned)
-        basis, singular, _ = torch.linalg.svd(block)
+        basis, singular, _ = svd(block)
         result = torch.zeros(problem.num_classes, problem.dim, dtype=torch.float64)
         result[:learned, : learned - 1] = basis[:, : learned - 1] * singular[: learned - 1]
         return result

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..._support.numerics import eigh
 from ...losses import SquaredError
 from ..duality import best_on_ray, feasible_free_bias, levelled, refit_bias, spectral_norm, top_singular_pair
 from ..point import Point
@@ -113,7 +114,7 @@ def _escape_directions(
     if problem.mu == 0 or norm <= problem.mu:
         return
     gram = point.classifier.T @ point.classifier + point.H.T @ point.H
-    values, vectors = torch.linalg.eigh(gram)
+    values, vectors = eigh(gram)
     if float(values[0]) > 1e-12 * max(float(values[-1]), 1e-300):
         return
     null = vectors[:, 0]

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ... import frames
 from ..._support.machine import check_room
+from ..._support.numerics import svd
 from ..point import Point
 from ..results import Optimum, one_feature_a_class
 
@@ -86,7 +87,7 @@ def factored(
 ) -> tuple[Float[Tensor, "K d"], Float[Tensor, "K d"]]:
     """(W, class means) of least penalty with these class logits; at most ``rank`` (default d) directions are kept."""
     roots = torch.tensor(problem.counts, dtype=torch.float64).sqrt()[:, None]
-    left, singular, right = torch.linalg.svd(roots * logits)
+    left, singular, right = svd(roots * logits)
     kept = min(problem.dim, problem.num_classes, problem.dim if rank is None else rank)
     balance = (problem.feature_decay / problem.weight_decay) ** 0.25
     root = singular[:kept].sqrt()

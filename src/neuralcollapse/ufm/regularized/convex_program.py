@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..._support.files import JSONObject
+from ..._support.numerics import svd, svdvals
 from ..point import Point
 from ..problem import Problem, ProblemLinearization
 from ..results import GLOBAL_MINIMUM, UNDECIDED, Certificate, Optimum, mean_margin
@@ -72,7 +73,7 @@ class ClassMeansUFM(Problem):
 
     def rebalanced(self, point: Point) -> Point:
         """The point with the same logits and the least decays: g W' = U S V', g = U S^(1/2), W = V S^(1/2)."""
-        left, singular, right = torch.linalg.svd(point.H @ point.classifier.T)
+        left, singular, right = svd(point.H @ point.classifier.T)
         root = singular.sqrt()
         return Point(right.T * root, left * root, point.b)
 
@@ -176,7 +177,7 @@ def convex_program_optimum(problem: "RegularizedUFM") -> Optimum:
     lifted = program.lift(point)
     logits = lifted.H @ lifted.classifier.T
     roots = torch.tensor(problem.counts, dtype=torch.float64).sqrt()[:, None]
-    singular = torch.linalg.svdvals(roots * logits)
+    singular = svdvals(roots * logits)
     largest = float(singular[0])
     rank = int((singular > RANK * largest).sum()) if largest > RANK else 0
     if rank > problem.dim:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..._support.numerics import svd
 from ...losses import CrossEntropy, LogitAdjusted, LogitLoss, SmoothedCrossEntropy, SquaredError
 from ..results import Optimum, mean_margin
 from .class_logits import from_class_logits
@@ -79,7 +80,7 @@ def _squared_free_bias(problem: "RegularizedUFM", loss: SquaredError) -> Optimum
     total, target = problem.num_samples, loss.target
     roots = counts.sqrt()[:, None]
     centred = target * (roots * (torch.eye(len(counts), dtype=torch.float64) - counts / total))
-    left, singular, right = torch.linalg.svd(centred)
+    left, singular, right = svd(centred)
     singular[-1] = 0.0  # the direction of the mean
     shrunk = (singular - total * problem.mu).clamp(min=0)
     shrunk[problem.dim :] = 0

@@ -14,7 +14,7 @@ the groups as its singular directions, and each has singular value mu if it is u
 import math
 from dataclasses import dataclass
 
-from ..._support.roots import root
+from ..._support.numerics import root
 
 __all__ = ["Group", "GroupSolution", "solve_two_groups"]
 

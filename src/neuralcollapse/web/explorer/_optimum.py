@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ..._support.files import JSONObject
+from ..._support.numerics import svd
 from ...landscape import psi, xi
 from ...losses import LogitLoss
 from ...ufm import (
@@ -111,7 +112,7 @@ class FlatView:
 def flat_view(*blocks: Tensor | None) -> FlatView:
     """The three leading right singular vectors of the blocks, each scaled to longest row one."""
     rows = torch.cat([unit_scale(block) for block in blocks if block is not None])
-    _, values, directions = torch.linalg.svd(rows, full_matrices=False)
+    _, values, directions = svd(rows, full_matrices=False)
     chosen = directions[:3].T
     if chosen.shape[1] < 3:
         chosen = torch.cat([chosen, chosen.new_zeros(chosen.shape[0], 3 - chosen.shape[1])], dim=1)

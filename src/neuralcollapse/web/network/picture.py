@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..._support.files import JSONObject
+from ..._support.numerics import svd
 from ...metrics import METRICS, CollapseReport
 from ...metrics.report.gauges import gauges, headline
 
@@ -166,7 +167,7 @@ def _view_of_means(
         weight = weight / _typical_norm(weight)
         blocks.append(weight[: int(kept.max()) + 1])
     # For more dimensions than rows by far, the thin factorisation of the rows is all there is.
-    axes = torch.linalg.svd(torch.cat(blocks), full_matrices=False).Vh[:DIMENSIONS]
+    axes = svd(torch.cat(blocks), full_matrices=False)[2][:DIMENSIONS]
     each = max(2, SHOWN_SAMPLES // kept.shape[0])
     picked = torch.cat([_evenly_spaced(torch.nonzero(labels == label).flatten(), each) for label in kept.tolist()])
     return {
