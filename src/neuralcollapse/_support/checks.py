@@ -49,7 +49,7 @@ def describe(value: object) -> str:
 def one_line(error: BaseException, longest: int | None = None) -> str:
     r"""What an error says, in one line of at most ``longest`` characters; its kind where it says nothing.
 
-    >>> one_line(ValueError("no such\\n    folder")), one_line(ValueError("long story"), 7), one_line(KeyError())
+    >>> one_line(ValueError("no such\n    folder")), one_line(ValueError("long story"), 7), one_line(KeyError())
     ('no such folder', 'long...', 'KeyError')
     """
     text = " ".join(str(error).split()) or type(error).__name__
