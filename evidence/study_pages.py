@@ -24,7 +24,7 @@ A study's claim has parts, each one thing that the paper says. A part *holds* if
 of the mean over seeds) is inside the limit, is *contradicted* if the interval is wholly outside and the nets do what
 the claim presupposes (its floor), and is *underpowered* otherwise. Accuracies that a paper calls equal are judged by
 another rule, which the limit "within ..., resolved to ..." names: the interval is two standard errors to either side
-(95 % for many seeds, 82 % for three, 91 % for eight); they agree if the difference is within the limit plus that
+(COVERAGE); they agree if the difference is within the limit plus that
 noise, unless the noise exceeds the resolution, and are contradicted beyond it. Of several differences the one with
 the largest sum of size and noise is shown, all are in the table below it. "Largest" and "least" are taken within each
 seed; the figure is their mean over seeds. An interval may reach beyond what is possible (an accuracy above 1): it is
@@ -177,7 +177,7 @@ def results(found: Found) -> str:
     lines = [
         "# Results",
         "",
-        INTRODUCTION,
+        INTRODUCTION.replace("(COVERAGE)", _coverage()),
         "",
         f"{_count(found)} The same to look through: the [gallery](gallery.md).",
         "",
@@ -209,6 +209,14 @@ def results(found: Found) -> str:
     for name, facts in found.items():
         lines += _section(get(name), facts)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _coverage() -> str:
+    """How often two standard errors of normal numbers hold their mean, by the number of seeds."""
+    from scipy.stats import t
+
+    shares = ", ".join(f"{100 * (1 - 2 * t.sf(2, count - 1)):.0f} % for {count} seeds" for count in (3, 8, 30))
+    return f"({shares})"
 
 
 def _remarks() -> str:
