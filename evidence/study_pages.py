@@ -106,7 +106,8 @@ REMARKS = """\
   interval of three seeds leaves open.
 - `normalized/overparameterization` was run first with nets of an eighth and a quarter of the paper's width, most of
   which did not fit when normalised. A pilot at half the width did; the run shown has nets of that width alone, new
-  seeds and the same limits. So here, too, normalised nets need width: narrow ones lose to the regularised.
+  seeds and the same limits. All of them fit, and the normalised end with the smaller NC1; which of the two fits first
+  is not the same for all seeds.
 - `normalized/temperature-ufm`: NC2 and NC3 are smallest at tau = 10, the edge of the limit, where those of tau = 5
   are rounding as well.
 - `normalized/losses` was run first with gradient descent alone: on the contrastive loss at tau = 5 it had not come to

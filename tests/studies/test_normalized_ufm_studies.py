@@ -160,14 +160,15 @@ def test_every_part_says_whether_it_depends_on_the_start():
         if entry.labels["model"] == NORMALISED:
             return curve(6, (10, 12, 14))
         short = entry.labels["model"] == "rows of norm .1" and entry.labels["method"] == GD
-        return curve(3, (30, 36, 42)) if short else curve(20, (30, 36, 42))
+        return curve(3, (8, 36, 42)) if short else curve(20, (30, 36, 42))
 
     why = {part.name: part.why for part in study.parts(results(study.planned("smoke"), value))}
     said = (
         "It depends on the start: normalised against regularised: 6 against 3 (rows of norm .1 start) to full accuracy."
     )
     assert said in why[f"accuracy, {GD}"]
-    for part in (f"nc1, {GD}", f"accuracy, {TR}"):
+    assert "It depends on the start" in why[f"nc1, {GD}"]  # for one of the three targets
+    for part in (f"nc1, {TR}", f"accuracy, {TR}"):
         assert "From the other starts it is behind as well." in why[part]
 
 
