@@ -166,11 +166,16 @@ def papers_in_a_sentence() -> str:
     waiting = (
         f" {missing} of the {len(own)} studies {'has' if missing == 1 else 'have'} not been run yet." if missing else ""
     )
+    contradicted, open_yet = _are(verdicts.count("contradicted")), _are(verdicts.count("underpowered"))
     return (
         f"Of the papers' {len(parts)} claims checked at desk size, **{verdicts.count('holds')} hold**, "
-        f"{verdicts.count('contradicted')} are contradicted, {verdicts.count('underpowered')} are too small to tell; "
+        f"{contradicted} contradicted, {open_yet} too small to tell; "
         f"{corrected} of them {'was' if corrected == 1 else 'were'} checked as the theory corrects it.{waiting}\n"
     )
+
+
+def _are(count: int) -> str:
+    return f"{count} {'is' if count == 1 else 'are'}"
 
 
 def results(found: Found) -> str:
