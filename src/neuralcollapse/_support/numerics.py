@@ -12,6 +12,8 @@ from torch import Tensor
 
 __all__ = ["eigh", "root", "svd", "svdvals"]
 
+NoConvergence = torch.linalg.LinAlgError  # pyright: ignore[reportPrivateImportUsage]  (public, but not in torch's types)
+
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
     """The root of ``function`` between ``low`` and ``high``, where its signs differ, to rounding (Brent's method)."""
@@ -26,7 +28,7 @@ def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Ten
     """U, s and V' of a matrix U diag(s) V', with falling s."""
     try:
         left, values, right = torch.linalg.svd(matrix, full_matrices=full_matrices)
-    except torch.linalg.LinAlgError:
+    except NoConvergence:
         if not bool(matrix.isfinite().all()):
             raise
         from scipy import linalg
@@ -40,7 +42,7 @@ def svdvals(matrix: Tensor) -> Tensor:
     """The singular values of a matrix, falling."""
     try:
         return torch.linalg.svdvals(matrix)
-    except torch.linalg.LinAlgError:
+    except NoConvergence:
         return svd(matrix, full_matrices=False)[1]
 
 
@@ -48,7 +50,7 @@ def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Rising eigenvalues of a symmetric matrix, and its eigenvectors in columns."""
     try:
         values, vectors = torch.linalg.eigh(matrix)
-    except torch.linalg.LinAlgError:
+    except NoConvergence:
         if not bool(matrix.isfinite().all()):
             raise
         from scipy import linalg
