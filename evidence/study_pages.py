@@ -193,8 +193,8 @@ def results(found: Found) -> str:
         "make results",
         "```",
         "",
-        "| study | figures | verdict | parts that hold | decided by | interval | limit | CPU minutes | nets | images |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| study | figures | verdict | parts that hold | decided by | interval | limit | CPU min | nets on images |",
+        "|---|---|---|---|---|---|---|---|---|",
         *(_row(name, facts) for name, facts in found.items()),
         "",
         "Images: training images of a net, before any are held out.",
@@ -328,14 +328,15 @@ def _row(name: str, facts: dict[str, Any] | None) -> str:
     study = get(name)
     link = f"[`{name}`](#{name.replace('/', '')})"
     if facts is None:
-        return f"| {link} | {', '.join(study.figures)} | {NOT_RUN} | | | | | | | |"
+        return f"| {link} | {', '.join(study.figures)} | {NOT_RUN} | | | | | | |"
     paper = [part for part in facts["parts"] if part["kind"] == "paper"]
     deciding = next(part for part in facts["parts"] if part["decides"])
     holds = f"{sum(part['verdict'] == 'holds' for part in paper)} of {len(paper)}"
-    images = ", ".join(f"{count:,}" for count in facts["images"])
+    images = " and ".join(f"{count:,}" for count in facts["images"])
+    nets = f"{facts['nets']} on {images}" if facts["nets"] else ""
     entries = (
         *(link, ", ".join(study.figures), MARKS[facts["verdict"]], holds, _cell(deciding["says"]), _interval(deciding)),
-        *(_cell(deciding["limit"]), f"{facts['cpu_minutes']:.1f}", str(facts["nets"] or ""), images),
+        *(_cell(deciding["limit"]), f"{facts['cpu_minutes']:.1f}", nets),
     )
     return f"| {' | '.join(entries)} |"
 
