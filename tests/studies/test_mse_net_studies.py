@@ -343,7 +343,6 @@ def test_desk_cells_are_shared():
     }
     assert len(families["mse/optimizers"] & families["mse/bias"]) == 1
     assert len(families["geometric/optimizers"] & families["mse/bias"]) == 1
-    assert len(families["mse/fixed-etf"] & families["mse/feature-dim"]) == 2
     for name in (*families, "mse/rescaling", "mse/three-dimensions"):
         seeds = {entry.cell.plan.seed for entry in nets(name, "desk")}
         assert len(seeds) >= 3
