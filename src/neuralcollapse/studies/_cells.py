@@ -20,6 +20,7 @@ from .._support.registry import Registry
 from ..data import Source, sources
 from ..models import create
 from ..training import Plan, Progress, Run, train
+from ..training.optimizers import evaluations_per_step
 from ..ufm import Problem, Trace, solve
 
 __all__ = ["Calculation", "Cell", "Solve", "Train", "calculations", "history_rows", "training_images"]
@@ -124,8 +125,9 @@ class Train(Cell):
 
     def guess(self) -> float:
         images, work = training_images(self.plan.data, self.plan.per_class), _work(self.plan.data, self.plan.model)
-        # A step is about three forward passes; cores here do some 40 GFLOP/s, and the loop costs 20 microseconds.
-        return 0.5 + self.plan.epochs * images * (3 * work / 4e10 + 2e-5)
+        evaluations = evaluations_per_step(self.plan.optimizer)
+        # A gradient is about three forward passes; cores here do some 40 GFLOP/s, and the loop costs 20 microseconds.
+        return 0.5 + self.plan.epochs * images * evaluations * (3 * work / 4e10 + 2e-5)
 
     def with_setting(self, name: str, value: object) -> "Train | None":
         if name not in Plan.model_fields:

@@ -11,11 +11,13 @@ from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 from .._support.checks import describe, flag, integer, real
 from .._support.registry import Registry
 
-__all__ = ["RiemannianSGD", "WholeBatchLBFGS", "create_optimizer", "optimizers"]
+__all__ = ["RiemannianSGD", "WholeBatchLBFGS", "create_optimizer", "evaluations_per_step", "optimizers"]
 
 Groups = list[dict[str, Any]]
 
 optimizers: Registry[Callable[..., Optimizer]] = Registry("optimizer")
+
+LBFGS_ITERATIONS = 20
 
 
 def create_optimizer(spec: str, groups: Groups, learning_rate: float) -> Optimizer:
@@ -30,6 +32,19 @@ def create_optimizer(spec: str, groups: Groups, learning_rate: float) -> Optimiz
         if key in arguments:
             raise ValueError(f"optimizer {spec!r}: {key} is a field of its own")
     return optimizers[name](groups=groups, learning_rate=learning_rate, **arguments)
+
+
+def evaluations_per_step(spec: str) -> float:
+    """How often the optimizer named by ``spec`` evaluates the objective on each batch, at most, to foretell its time.
+
+    >>> evaluations_per_step("sgd:momentum=0.9"), evaluations_per_step("lbfgs:iterations=8")
+    (1.0, 10.0)
+    """
+    name, arguments = optimizers.parse(spec)
+    if optimizers[name] is not lbfgs:
+        return 1.0
+    # PyTorch's L-BFGS stops a batch at a quarter more evaluations than iterations.
+    return 1.25 * integer("iterations", arguments.get("iterations", LBFGS_ITERATIONS), minimum=1)
 
 
 @optimizers.add("sgd")
@@ -56,7 +71,7 @@ def lbfgs(
     groups: Groups,
     learning_rate: float,
     history: int = 10,
-    iterations: int = 20,
+    iterations: int = LBFGS_ITERATIONS,
     line_search: str = "strong-wolfe",
     keep: bool = False,
     statistics: str = "step",

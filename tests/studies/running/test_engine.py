@@ -306,6 +306,9 @@ def test_the_guess_of_a_net_grows_with_its_work():
     assert small.guess() < wide.guess()
     assert long.guess() - 0.5 == pytest.approx(10 * (small.guess() - 0.5))
     assert solve_cell(max_iter=10).guess() < solve_cell(max_iter=1000).guess()
+    # L-BFGS evaluates its objective many times a batch, so that its cells come first.
+    many = train_cell(optimizer="lbfgs:iterations=20")
+    assert many.guess() - 0.5 == pytest.approx(25 * (small.guess() - 0.5))
 
 
 def test_a_guess_counts_the_channels_and_the_size_that_are_asked_for():
