@@ -13,6 +13,7 @@ from ._app import app, print_json
 
 if TYPE_CHECKING:
     from ..metrics import CollapseReport
+    from ..metrics.settings import Settings
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Neural collapse</title>
@@ -114,31 +115,52 @@ def measure(
         The type that the features were rounded to, where that is coarser than the type they are stored in: features of
         a run in bfloat16 that were saved as float32, say. Directions below its rounding do not count.
     """  # noqa: D413
+    from ..metrics import measure_files
     from ..metrics.precision import precision_named
+    from ..metrics.selection import Selection
+    from ..metrics.settings import Settings
 
     if not files:
         raise ValueError("measure needs a file: .npz, .safetensors, .parquet, .pt, .npy, or a folder of them")
-    options: dict[str, Any] = {
-        "num_classes": num_classes,
-        "metrics": [name.strip() for name in metrics.split(",") if name.strip()],
-        "passes": passes,
-        "global_mean": global_mean,
-        "present_only": present_only,
-        "min_samples": min_samples,
-        "ignore_label": ignore_label,
-        "memory_limit": _bytes_in_words(memory_limit) if memory is None else _gigabytes(memory),
-        "intervals": intervals,
-        "groups": groups,
-        "precision": precision_named(precision),
-    }
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    limit = _bytes_in_words(memory_limit) if memory is None else _gigabytes(memory)
+    rounded = precision_named(precision)
     if layers:
-        reports = _measure_layers(files, options)
+        for option, given in (("--keep", keep), ("--workers", workers), ("--engine ray", engine == "ray" or None)):
+            if given is not None:
+                raise ValueError(f"{option} is for shards, not for --layers of one file")
+        chosen = Selection(present_only, min_samples)
+        settings = Settings(
+            names,
+            passes,
+            global_mean,
+            ignore_label,
+            limit,
+            chosen,
+            intervals=intervals,
+            groups=groups,
+            precision=rounded,
+        )
+        reports = _measure_layers(files, num_classes, settings)
     else:
-        from ..metrics import measure_files
-
         with _Shards() as shown:
             report = measure_files(
-                list(files), engine=engine, workers=workers, out=keep, progress=shown.update, **options
+                list(files),
+                engine=engine,
+                workers=workers,
+                num_classes=num_classes,
+                metrics=names,
+                passes=passes,
+                global_mean=global_mean,
+                present_only=present_only,
+                min_samples=min_samples,
+                ignore_label=ignore_label,
+                intervals=intervals,
+                groups=groups,
+                memory_limit=limit,
+                precision=rounded,
+                out=keep,
+                progress=shown.update,
             )
         reports = {"": report}
     if out is not None:
@@ -222,23 +244,20 @@ class _Shards:
             self._bar.console.print(f"measuring {text}{', ' + left if left else ''}", highlight=False)
 
 
-def _measure_layers(files: tuple[str, ...], options: dict[str, Any]) -> "dict[str, CollapseReport]":
-    from ..metrics import measure as measure_features
+def _measure_layers(
+    files: tuple[str, ...], num_classes: int | None, settings: "Settings"
+) -> "dict[str, CollapseReport]":
     from ..metrics import open_arrays
-    from ..metrics.precision import coarser
+    from ..metrics.files.measure import measure_shard
+    from ..metrics.files.shards import layers_in
 
     if len(files) != 1:
         raise ValueError(f"--layers takes one file, got {len(files)}")
-    arrays, prefix = open_arrays(files[0]), "features."
-    held = arrays.keys()
-    names = {name.removeprefix(prefix): name for name in held if name.startswith(prefix) and name != prefix}
-    if not names:
-        raise ValueError(f"{files[0]}: --layers needs arrays named features.NAME (it holds: {', '.join(held)})")
-    if "labels" not in held:
-        raise ValueError(f"{files[0]}: no array 'labels' (it holds: {', '.join(held)})")
-    labels = arrays["labels"]
-    options["precision"] = coarser(options["precision"], arrays.precision)
-    return {name: measure_features(arrays[key], labels, **options) for name, key in names.items()}
+    layers = layers_in(Path(files[0]))
+    if not layers:
+        held = ", ".join(open_arrays(files[0]).keys())
+        raise ValueError(f"{files[0]}: --layers needs arrays named features.NAME (it holds: {held})")
+    return {name: measure_shard(shard, None, None, settings, num_classes) for name, shard in layers.items()}
 
 
 def _write_page(out: Path, reports: "dict[str, CollapseReport]") -> None:
