@@ -70,12 +70,12 @@ class CountBar(Bar):
         columns = (text_column(unit), text_column("{task.fields[count]}"), BarColumn())
         super().__init__(*columns, text_column("{task.fields[text]}"), TimeElapsedColumn(), count="", text="")
         self.bar.live.transient = True
-        self._unit, self._total = unit, total
+        self._unit, self._total = unit, total  # 0 where only the start is looked at
         self._next_line = 0.0
 
     def __call__(self, done: int, text: str) -> None:
         """How many are done."""
-        self.bar.update(self.task, completed=done / self._total, count=f"{done}/{self._total}", text=text)
+        self.bar.update(self.task, completed=done / (self._total or 1), count=f"{done}/{self._total}", text=text)
         if self.bar.disable and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + 1
             self.console.print(f"{self._unit} {done} of {self._total}: {text}", soft_wrap=True)
