@@ -268,6 +268,20 @@ def test_the_command_names_file_and_size(tmp_path, capsys):
     assert "is a folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (nc.ufm.RegressionUFM([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], 3, 0.1, 0.1), "3 targets of 2 numbers, d = 3?"),
+        (nc.ufm.RegularizedUFM("ce", 3, [2, 1, 1], 4, 0.0, 0.01), "K = 3, n = 2, 1, 1, d = 4?"),
+    ],
+)
+def test_solves_of_every_model_are_shown(tmp_path, problem, words):
+    """Those without classes, too, and those whose minimum is not attained."""
+    nc.ufm.solve(problem, max_iter=5).save(tmp_path / "trace")
+    text = nc.report.write(tmp_path / "trace", tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"global minimum of the {problem.kind} model with {words}" in text
+
+
 def test_folders_given_twice_appear_once(tmp_path):
     make_study(tmp_path / "results")
     folders = [tmp_path / "results", tmp_path / "results" / "geometric" / "bound"]

@@ -11,7 +11,7 @@ from ...training import Plan, Run, closed_form_loss
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown
 from ._parts import Badge, Details, Picture, Section, Table, table_of
-from ._stored import environment, optional_json
+from ._stored import environment
 
 __all__ = ["run_section"]
 
@@ -33,7 +33,7 @@ def run_section(folder: Path, anchor: str) -> Section:
     """Curves and final values of a run; ValueError names a file that cannot be used."""
     run = Run.open(folder)
     plan, history = run.plan, run.history
-    done = optional_json(folder / "done.json", dict)
+    done = run.done or {}
     for row in history:
         if not isinstance(row, dict) or not {"epoch", "split", "loss", "accuracy"} <= set(row):
             raise ValueError(f"{folder / 'metrics.jsonl'}: a line lacks epoch, split, loss or accuracy")

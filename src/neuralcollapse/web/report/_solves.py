@@ -1,13 +1,12 @@
 """A saved trace of ``neuralcollapse solve`` as a section."""
 
-import json
 import shlex
 from pathlib import Path
 
 from ..._support.files import JSONObject
 from ..._support.theme import BLUE
 from ...studies.pictures import metric_name
-from ...ufm import Certificate, Trace
+from ...ufm import Certificate, Problem, RegressionUFM, Trace
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown
 from ._parts import Badge, Details, Picture, Section, table_of
@@ -20,23 +19,23 @@ SKIPPED = ("iteration", "seconds")
 def solve_section(folder: Path, anchor: str) -> Section:
     """Curves, certificate and closed form of a solve; ValueError names a file that cannot be used."""
     trace = Trace.load(folder)
-    problem = json.loads(trace.problem.to_json())
-    certificate = trace.problem.certify(trace.point)
+    problem = trace.problem
+    certificate = problem.certify(trace.point)
     try:
-        best: float | None = trace.problem.optimum().value
-    except NotImplementedError:
+        best: float | None = problem.optimum().value
+    except (NotImplementedError, ValueError):  # none is known, or none is attained
         best = None
+    described = {"model": problem.kind, **problem.parameters()}
     facts = {
         "Solved": f"{trace.method} from seed {shown(trace.seed)}: {trace.message}",
         "Certificate": f"{certificate.verdict}: {certificate.reason}",
     }
-    sized = f"K = {shown(problem['num_classes'])}, n = {shown(problem['per_class'])}, d = {shown(problem['dim'])}"
     return Section(
         anchor=anchor,
         title=folder.name or str(folder),
         kind="solve",
-        source=f"solve, {problem['model']} model",
-        lead=f"Does {trace.method} reach the global minimum of the {problem['model']} model with {sized}?",
+        source=f"solve, {problem.kind} model",
+        lead=f"Does {trace.method} reach the global minimum of the {problem.kind} model with {_sizes(problem)}?",
         badge=_badge(certificate),
         merit=shown(certificate.gap),
         merit_is="proved gap to the global minimum",
@@ -44,9 +43,15 @@ def solve_section(folder: Path, anchor: str) -> Section:
         facts=facts,
         pictures=[_picture_of_solve(trace, best, anchor)],
         tables=[table for table in [table_of("Where it ended.", [_end_facts(trace, certificate, best)])] if table],
-        details=[Details("Model", {heading(name): shown(value) for name, value in problem.items()})],
+        details=[Details("Model", {heading(name): shown(value) for name, value in described.items()})],
         command=f"neuralcollapse certify {shlex.quote(str(folder / 'point.safetensors'))}",
     )
+
+
+def _sizes(problem: Problem) -> str:
+    if isinstance(problem, RegressionUFM):
+        return f"{shown(problem.num_samples)} targets of {shown(problem.num_classes)} numbers, d = {shown(problem.dim)}"
+    return f"K = {shown(problem.num_classes)}, n = {shown(problem.per_class)}, d = {shown(problem.dim)}"
 
 
 def _badge(certificate: Certificate) -> Badge:
