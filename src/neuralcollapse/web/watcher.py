@@ -45,7 +45,7 @@ class Watcher:
         self.history: list[tuple[float, CollapseReport]] = []
         self._model, self._loader, self._options = model, loader, options
         self._every, self._title, self._run = every, title, secrets.token_hex(8)
-        self._calls, self._silent = 0, False
+        self._calls, self._silent, self._diverged = 0, False, False
         self._server: ExplorerServer | None = None
         self._thread: threading.Thread | None = None
         port = integer("port", port, minimum=0, maximum=65535)
@@ -77,7 +77,9 @@ class Watcher:
         try:
             report, network = network_of_model(self._model, self._loader, **self._options)
         except NonFiniteError as error:
-            LOG.warning("neural collapse was not measured at %g: %s", step, error)
+            if not self._diverged:
+                LOG.warning("neural collapse was not measured at %g: %s (said once)", step, error)
+            self._diverged = True
             return None
         self.history.append((step, report))
         self._send({"run": self._run, "title": self._title, "name": f"step {step:g}", "step": step, "network": network})
