@@ -3,9 +3,8 @@
 import math
 import re
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -31,7 +30,6 @@ td:nth-child(3), td:nth-child(4) {{ text-align: right; white-space: nowrap; }}
 {body}
 </body></html>
 """
-LINE_SECONDS = 10.0
 
 
 @app.command
@@ -56,7 +54,7 @@ def measure(
     memory_limit: str = "1GiB",
     precision: Literal["float64", "float32", "float16", "bfloat16"] | None = None,
     memory: Annotated[float | None, Parameter(show=False)] = None,
-) -> int:
+) -> None:
     """Measure neural collapse of the features in files.
 
     Files are .npz, .safetensors, .parquet or .pt with the arrays features (N, d) and labels (N,), and may hold
@@ -119,6 +117,7 @@ def measure(
     from ..metrics.precision import precision_named
     from ..metrics.selection import Selection
     from ..metrics.settings import Settings
+    from ._output.progress import FilesBar
 
     if not files:
         raise ValueError("measure needs a file: .npz, .safetensors, .parquet, .pt, .npy, or a folder of them")
@@ -143,7 +142,7 @@ def measure(
         )
         reports = _measure_layers(files, num_classes, settings)
     else:
-        with _Shards() as shown:
+        with FilesBar() as shown:
             report = measure_files(
                 list(files),
                 engine=engine,
@@ -160,16 +159,15 @@ def measure(
                 memory_limit=limit,
                 precision=rounded,
                 out=keep,
-                progress=shown.update,
+                progress=shown,
             )
         reports = {"": report}
     if out is not None:
         _write_page(out, reports)
     if json:
         print_json({"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict())
-        return 0
-    _print_reports(reports, all, out)
-    return 0
+    else:
+        _print_reports(reports, all, out)
 
 
 def _bytes_in_words(text: str) -> int:
@@ -210,38 +208,6 @@ def _print_reports(reports: "dict[str, CollapseReport]", everything: bool, out: 
         say_next(f"open {out} in a browser")
     elif not everything:
         say_next("the same command with --all (every metric), --intervals .95 or --out report.html (a page)")
-
-
-class _Shards:
-    """A bar on a terminal and a line now and then elsewhere, for more than one file."""
-
-    def __init__(self) -> None:
-        from rich.progress import BarColumn
-
-        from ._output.progress import Bar
-        from ._output.terminal import text_column
-
-        text, left = text_column("measuring {task.fields[text]}"), text_column("{task.fields[left]}")
-        self._bar = Bar(text, BarColumn(), left, text="", left="")
-        self._last = time.monotonic()
-
-    def __enter__(self) -> "_Shards":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._bar.__exit__(*error)
-
-    def update(self, done: int, total: int) -> None:
-        """Called after each file."""
-        if total > 1:
-            self._bar.bar.start()  # once: later calls change nothing
-        share = done / total
-        left, text = self._bar.time_left(share), f"{done}/{total}"
-        self._bar.bar.update(self._bar.task, completed=share, text=text, left=left)
-        now = time.monotonic()
-        if self._bar.bar.disable and now - self._last >= LINE_SECONDS:
-            self._last = now
-            self._bar.console.print(f"measuring {text}{', ' + left if left else ''}", highlight=False)
 
 
 def _measure_layers(

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from ...training import Plan, Run
     from ...training import Progress as Step
 
-__all__ = ["Bar", "CountBar", "DownloadBar", "StudiesBar", "TrainingBar", "clock"]
+__all__ = ["Bar", "CountBar", "DownloadBar", "FilesBar", "StudiesBar", "TrainingBar", "clock"]
+
+FILE_SECONDS, LINE_SECONDS = 10.0, 30.0
+"""Between plain lines, of files and of cells."""
+MARKS = {"holds": "green", "contradicted": "red", "underpowered": "yellow"}
+REFRESH_SECONDS = 0.25
+HEADLINE = ("accuracy", "nc1", "nc2", "nc3", "nc4_mismatch")
 
 Shown = TypeVar("Shown", bound="Bar")
 
@@ -81,6 +87,29 @@ class CountBar(Bar):
             self.console.print(f"{self._unit} {done} of {self._total}: {text}", soft_wrap=True)
 
 
+class FilesBar(Bar):
+    """Files that are measured, for more than one; called with how many are done, and of how many."""
+
+    def __init__(self) -> None:
+        text, left = text_column("measuring {task.fields[text]}"), text_column("{task.fields[left]}")
+        super().__init__(text, BarColumn(), left, text="", left="")
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> "FilesBar":
+        return self  # nothing is shown before there is a second file
+
+    def __call__(self, done: int, total: int) -> None:
+        """How many are done."""
+        if total > 1:
+            self.bar.start()  # once: later calls change nothing
+        share = done / total
+        left, text = self.time_left(share), f"{done}/{total}"
+        self.bar.update(self.task, completed=share, text=text, left=left)
+        if self.bar.disable and time.monotonic() - self._last_line >= FILE_SECONDS:
+            self._last_line = time.monotonic()
+            self.console.print(f"measuring {text}{', ' + left if left else ''}")
+
+
 class DownloadBar(Bar):
     """One line a file: how much of it is there, how fast, and the time left."""
 
@@ -97,10 +126,6 @@ class DownloadBar(Bar):
             if self.bar.disable:
                 self.console.print(f"fetching {file} ({total:,} bytes)")
         self.bar.update(self._files[file], completed=done)
-
-
-LINE_SECONDS = 30.0
-MARKS = {"holds": "green", "contradicted": "red", "underpowered": "yellow"}
 
 
 class StudiesBar(Bar):
@@ -139,10 +164,6 @@ class StudiesBar(Bar):
         for name, error in outcome.failures.items():
             console.print(f"  failed: {name}: {error}")
         console.print(f"  picture: {outcome.folder / 'figure.svg'}")
-
-
-REFRESH_SECONDS = 0.25
-HEADLINE = ("accuracy", "nc1", "nc2", "nc3", "nc4_mismatch")
 
 
 class TrainingBar(Bar):
@@ -186,7 +207,8 @@ class TrainingBar(Bar):
         for split in ("train", "test"):
             rows = [row for row in run.history if row["split"] == split]
             if rows:
-                shown = [f"{name} {rows[-1][name]:.3g}" for name in HEADLINE if rows[-1].get(name) is not None]
+                last = {name: rows[-1][name] for name in HEADLINE if rows[-1].get(name) is not None}
+                shown = (f"{name} {value:{'.4f' if name == 'accuracy' else '.3g'}}" for name, value in last.items())
                 self.line(f"  {split}: {', '.join(shown)}")
         say_next(f"neuralcollapse report {run.folder} --out report.html")
 
