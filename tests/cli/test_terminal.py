@@ -139,6 +139,10 @@ def test_a_pipe_gets_whole_rows_separated_by_tabs(capsys, monkeypatch):
     assert lines[0] == "\t".join(COLUMNS)
     assert len(lines) == 121
     assert lines[2].split("\t")[-2:] == ["0.1", ""]
+    assert main(["results", "--limit", "2"]) == 0
+    cut = capsys.readouterr()
+    assert cut.out.splitlines() == lines[:3]
+    assert "118 more rows" in cut.err
     for command in (["study", "list"], ["data", "list"]):
         assert main(command) == 0
         rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]

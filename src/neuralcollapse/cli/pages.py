@@ -83,6 +83,8 @@ def explore(
     from .._support.checks import integer
 
     integer("--port", port, minimum=0, maximum=65535)
+    if static is not None and (networks or results is not None):
+        raise ValueError("--static writes the moving picture alone: leave out networks and --results")
     from ..web.explorer import ExplorerServer, write_static
     from ._output.terminal import say_next
 

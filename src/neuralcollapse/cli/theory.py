@@ -96,7 +96,7 @@ def certify(
         model = Problem.from_json(metadata["problem"])
     else:
         raise ValueError(f"{point} does not say which model it belongs to: give --classes, --dim and so on")
-    result = model.certify(place, real("tolerance", tolerance, above=0))
+    result = model.certify(place, real("--tolerance", tolerance, above=0))
     if escape_out is not None:
         if result.escape is None:
             raise ValueError(f"--escape-out: there is no escape direction, the verdict is {result.verdict!r}")
