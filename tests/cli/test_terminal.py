@@ -171,6 +171,19 @@ def test_every_help_has_examples_that_can_be_pasted(command, capsys, monkeypatch
         app.parse_args(shlex.split(example)[1:], exit_on_error=False, print_error=False)
 
 
+def test_the_next_step_can_be_pasted_whatever_the_file_is_called(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = ["--classes", "3", "--dim", "3", "--temperature", "1"]
+    assert main(["optimum", *model, "--out", "my point.safetensors"]) == 0
+    step = capsys.readouterr().err.removeprefix("next: ").strip()
+    assert shlex.split(step) == ["neuralcollapse", "certify", "my point.safetensors"]
+    assert main(shlex.split(step)[1:]) == 0
+    assert main(["data", "check", "digits", "--root", "my data"]) == 0
+    step = capsys.readouterr().err.splitlines()[-1].removeprefix("next: ").strip()
+    words = ["neuralcollapse", "train", "--data", "digits", "--root", "my data", "--out", "RUN"]
+    assert shlex.split(step) == words
+
+
 def test_completion_is_generated_for_every_shell():
     for shell in ("bash", "zsh", "fish"):
         script = app.generate_completion(prog_name="neuralcollapse", shell=shell)

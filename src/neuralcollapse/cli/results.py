@@ -1,6 +1,7 @@
 """``neuralcollapse results``: ask the results of all studies of a folder."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -76,7 +77,9 @@ def results(
         terminal(stderr=not console.is_terminal, soft_wrap=True).print(more)
     if export is not None:
         terminal(stderr=True, soft_wrap=True).print(f"wrote {export}: {len(answer.rows)} rows")
-    say_next('neuralcollapse results "select COLUMNS from runs where CONDITION"', f"neuralcollapse report {out}")
+    say_next(
+        'neuralcollapse results "select COLUMNS from runs where CONDITION"', f"neuralcollapse report {quote(str(out))}"
+    )
 
 
 def _print_differences(console: "Console", columns: list[str], rows: list[list[str]]) -> None:

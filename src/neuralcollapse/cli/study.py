@@ -1,6 +1,7 @@
 """``neuralcollapse study``: list, show and run the papers' figures and tables."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -37,7 +38,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
 
     """
     from ..studies import get, studies
-    from ._output.study_tables import figures_of, parts_of, print_list, verdicts_in
+    from ._output.study_tables import figures_in_words, parts_in_words, print_list, verdicts_in
     from ._output.terminal import write_tabs
 
     every = [get(name) for name in studies]
@@ -66,7 +67,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
             ("study", "figures", "parts", "cost", "verdict", "question"),
             [
                 (
-                    *(one.id, figures_of(one), parts_of(one), one.costs["desk"]),
+                    *(one.id, figures_in_words(one), parts_in_words(one), one.costs["desk"]),
                     *(verdicts[one.id].words if one.id in verdicts else "", one.question),
                 )
                 for one in every
@@ -210,7 +211,8 @@ def run(
             ]
         )
     else:
-        say_next(f"neuralcollapse report {out} --out report.html", f"neuralcollapse explore --results {out}")
+        place = quote(str(out))
+        say_next(f"neuralcollapse report {place} --out report.html", f"neuralcollapse explore --results {place}")
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from shlex import quote
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -210,7 +211,7 @@ class TrainingBar(Bar):
                 last = {name: rows[-1][name] for name in HEADLINE if rows[-1].get(name) is not None}
                 shown = (f"{name} {value:{'.4f' if name == 'accuracy' else '.3g'}}" for name, value in last.items())
                 self.line(f"  {split}: {', '.join(shown)}")
-        say_next(f"neuralcollapse report {run.folder} --out report.html")
+        say_next(f"neuralcollapse report {quote(str(run.folder))} --out report.html")
 
     def line(self, text: str) -> None:
         """One line."""
