@@ -32,8 +32,10 @@ class Logger(Protocol):
 
 def _plain_number(name: str, value: Any) -> float | None:
     """A plain number; ``None`` for none and for what is not finite, which JSON has no word for."""
-    if value is None or isinstance(value, bool):
-        return None if value is None else int(value)
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return int(value)
     try:
         # A loss as it comes out of a training step still hangs on its graph.
         number = value if isinstance(value, int) else float(value.detach() if hasattr(value, "detach") else value)

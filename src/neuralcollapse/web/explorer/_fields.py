@@ -126,14 +126,14 @@ def problem_of(fields: Fields, limits: Limits) -> Problem:
         raise ValueError(f"classes times per_class must be at most {limits.samples}, got {classes * per_class}")
     sizes = {"num_classes": classes, "per_class": per_class, "dim": dim}
     values = {
-        field.name: sizes[field.name] if field.name in sizes else _value_of(fields, field)
+        field.name: sizes[field.name] if field.name in sizes else _given_value(fields, field)
         for field in known[kind]
         if field.name in sizes or not (field.quiet or field.or_none) or fields.has(field.flag)
     }
     return problems[kind](**values)
 
 
-def _value_of(fields: Fields, field: ModelField) -> Any:
+def _given_value(fields: Fields, field: ModelField) -> Any:
     """A field that is no size, within what the page answers."""
     if field.kind == "loss":
         return losses.logit_loss(fields.word(field.flag))
