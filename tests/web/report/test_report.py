@@ -201,6 +201,13 @@ def test_tables_take_rows_of_different_columns():
     assert table_of("t", []) is None
 
 
+def test_a_run_measured_on_other_data_alone_has_no_curves(tmp_path):
+    folder = make_run(tmp_path / "run")
+    row = {"epoch": 1, "split": "elsewhere", "loss": 1.0, "accuracy": 0.5}
+    (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert 'class="result"' in nc.report.write(folder, tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_an_unfinished_run_says_so(tmp_path):
     make_run(tmp_path / "run")
     (tmp_path / "run" / "done.json").unlink()
@@ -244,6 +251,14 @@ def _broken(tmp_path):
     folder = make_run(tmp_path / "run")
     (folder / "metrics.jsonl").write_text('{"epoch": 1}\n', encoding="utf-8")
     yield (folder,), "metrics.jsonl"
+    row = {"epoch": 1, "split": "train", "loss": "small", "accuracy": 1}
+    (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    yield (folder,), f"{folder}: not what a training leaves"
+    (folder / "metrics.jsonl").write_text("", encoding="utf-8")
+    (folder / "done.json").write_text('{"theory": {"predicted": {}}}', encoding="utf-8")
+    yield (folder,), f"{folder}: not what a training leaves"
+    (folder / "done.json").write_text('{"theory": null, "checksum": "0"}', encoding="utf-8")
+    yield (folder,), "done.json: cannot be used"
     (folder / "plan.json").write_text('{"epochs": 0}', encoding="utf-8")
     yield (folder,), "plan.json"
 
