@@ -102,6 +102,8 @@ def test_files_of_every_kind(arrays, tmp_path):
     assert network["gauges"][0]["value"] == pytest.approx(whole.nc1)
     assert network["gauges"][0]["interval"] is not None
     assert network["view"] is not None
+    np.savez(tmp_path / "foreign.npz", features=features.astype(">f8"), labels=labels.astype(">i8"), weight=weight)
+    assert network_of_files([tmp_path / "foreign.npz"]).frames[0]["network"]["view"] is not None
     names = np.array(["ant", "bee", "cat", "dog", "elk"])[labels]
     np.savez(tmp_path / "named.npz", features=features, labels=names)
     named = network_of_files([tmp_path / "named.npz"]).frames[0]["network"]

@@ -106,8 +106,8 @@ def _rows_for_pictures(shards: Sequence[Shard], report: CollapseReport) -> tuple
 
 
 def _as_tensor(values: Array) -> Tensor:
-    # A copy: arrays that are mapped from a file cannot be written to.
-    return values if isinstance(values, Tensor) else torch.from_numpy(values.copy())
+    # A copy in this machine's order of bytes: arrays that are mapped from a file cannot be written to.
+    return values if isinstance(values, Tensor) else torch.from_numpy(values.astype(values.dtype.newbyteorder("=")))
 
 
 def _network_of_layers(file: Path, shards: Mapping[str, Shard]) -> JSONObject:
