@@ -297,6 +297,11 @@ def test_solves_of_every_model_are_shown(tmp_path, problem, words):
     assert f"global minimum of the {problem.kind} model with {words}" in text
 
 
+def test_a_solve_of_which_nothing_was_recorded_has_no_curves(tmp_path):
+    nc.ufm.solve(nc.ufm.NormalizedUFM("ce", 3, 2, 4), record=()).save(tmp_path / "trace")
+    assert 'class="result"' in nc.report.write(tmp_path / "trace", tmp_path / "r.html").read_text(encoding="utf-8")
+
+
 def test_folders_given_twice_appear_once(tmp_path):
     make_study(tmp_path / "results")
     folders = [tmp_path / "results", tmp_path / "results" / "geometric" / "bound"]

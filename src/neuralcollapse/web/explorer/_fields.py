@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -97,15 +98,14 @@ class Fields:
         return value
 
 
+@dataclass(frozen=True)
 class Limits:
     """The sizes up to which a request is answered."""
 
-    def __init__(self, classes: int, per_class: int, dim: int, samples: int | None = None):
-        self.classes, self.per_class, self.dim, self.samples = classes, per_class, dim, samples
-
-    def to_dict(self) -> dict[str, int | None]:
-        """For the page's fields."""
-        return {"classes": self.classes, "per_class": self.per_class, "dim": self.dim, "samples": self.samples}
+    classes: int
+    per_class: int
+    dim: int
+    samples: int | None = None
 
 
 def problem_of(fields: Fields, limits: Limits) -> Problem:

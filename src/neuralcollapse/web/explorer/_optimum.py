@@ -84,11 +84,11 @@ def _grams(problem: Problem, optimum: Optimum) -> JSONObject:
     blocks = {"means": optimum.mean_gram}
     if problem.has_classifier:
         blocks = {"weight": optimum.weight_gram, **blocks}
-    return {name: _five_digits(gram) for name, gram in blocks.items()}
+    return {name: _six_digits(gram) for name, gram in blocks.items()}
 
 
-def _five_digits(array: Tensor) -> list[list[float]]:
-    """Five digits of the largest entry: enough for a picture."""
+def _six_digits(array: Tensor) -> list[list[float]]:
+    """Six digits of the largest entry, and as many places of the others: enough for a picture."""
     largest = float(array.abs().max())
     digits = 5 - math.floor(math.log10(largest)) if largest > 0 else 0
     return np.round(array.numpy(), digits).tolist()
