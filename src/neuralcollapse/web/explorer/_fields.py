@@ -79,7 +79,10 @@ class Fields:
         size = math.prod(shape)
         if not isinstance(value, list) or len(value) != size or not all(type(x) in (int, float) for x in value):
             raise ValueError(f"{name} must be a list of {size} numbers")
-        block = torch.tensor(value, dtype=torch.float64)
+        try:
+            block = torch.tensor(value, dtype=torch.float64)
+        except OverflowError:  # a whole number beyond all floats
+            raise ValueError(f"{name} must be finite") from None
         if not bool(torch.isfinite(block).all()):
             raise ValueError(f"{name} must be finite")
         return block.view(shape)
