@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -97,6 +98,10 @@ def test_table_layers_and_page(tmp_path, capsys):
     written = page.read_text()
     assert "&lt;deep&gt;" in written
     assert "<td>nc1</td>" in written
+    assert written.count("<svg") == 2
+    assert "prefers-color-scheme: dark" in written
+    ids = re.findall(r' id="([^"]+)"', written)
+    assert len(ids) == len(set(ids))
     values = json.loads(output(capsys, tmp_path / "l.safetensors", "--layers", "--json"))["layers"]
     assert set(values) == {"first", "<deep>"}
     assert values["first"]["nc1"] == pytest.approx(values["<deep>"]["nc1"], rel=1e-4)

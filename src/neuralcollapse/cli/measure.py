@@ -14,23 +14,6 @@ if TYPE_CHECKING:
     from ..metrics import CollapseReport
     from ..metrics.settings import Settings
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Neural collapse</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }}
-.picture {{ overflow-x: auto; background: #fff; }}
-.picture svg {{ max-width: 100%; height: auto; }}
-.table {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; }}
-td, th {{ border-bottom: 1px solid #8884; padding: .25rem .7rem; text-align: left; }}
-td:nth-child(3), td:nth-child(4) {{ text-align: right; white-space: nowrap; }}
-</style></head><body>
-{body}
-</body></html>
-"""
-
 
 @app.command
 def measure(
@@ -163,7 +146,9 @@ def measure(
             )
         reports = {"": report}
     if out is not None:
-        _write_page(out, reports)
+        from ..web.report import write_measured
+
+        write_measured(reports, out)
     if json:
         print_json({"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict())
     else:
@@ -224,24 +209,3 @@ def _measure_layers(
         held = ", ".join(open_arrays(files[0]).keys())
         raise ValueError(f"{files[0]}: --layers needs arrays named features.NAME (it holds: {held})")
     return {name: measure_shard(shard, None, None, settings, num_classes) for name, shard in layers.items()}
-
-
-def _write_page(out: Path, reports: "dict[str, CollapseReport]") -> None:
-    import html
-    import io
-
-    from matplotlib import rc_context
-
-    from .._support.files import write_text
-
-    parts = []
-    for name, report in reports.items():
-        if name:
-            parts.append(f"<h2>{html.escape(name)}</h2>")
-        picture = io.StringIO()
-        with rc_context({"svg.hashsalt": "neuralcollapse"}):  # the same page whenever it is written
-            report.plot().savefig(picture, format="svg", metadata={"Date": None})
-        text = picture.getvalue()
-        parts.append(f'<div class="picture">{text[text.index("<svg") :]}</div>')
-        parts.append(f'<div class="table">{report._repr_html_()}</div>')
-    write_text(out, PAGE.format(body="\n".join(parts)))

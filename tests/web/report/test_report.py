@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+import torch
 
 import neuralcollapse as nc
 from neuralcollapse.cli import main
@@ -295,6 +296,17 @@ def test_solves_of_every_model_are_shown(tmp_path, problem, words):
     nc.ufm.solve(problem, max_iter=5).save(tmp_path / "trace")
     text = nc.report.write(tmp_path / "trace", tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"global minimum of the {problem.kind} model with {words}" in text
+
+
+def test_a_page_of_reports_takes_reports(tmp_path):
+    report = nc.measure(torch.eye(4).repeat(2, 1), torch.arange(4).repeat(2))
+    text = nc.report.write_measured({"": report}, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<h2>" not in text
+    for wrong in (report, [report], {"a": 3}):
+        with pytest.raises(TypeError, match="reports must be reports by name, got"):
+            nc.report.write_measured(wrong, tmp_path / "r.html")
+    with pytest.raises(TypeError, match="out must be the path of a file, got 3"):
+        nc.report.write_measured({"": report}, 3)
 
 
 def test_a_solve_of_which_nothing_was_recorded_has_no_curves(tmp_path):
