@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -97,9 +98,33 @@ def test_table_layers_and_page(tmp_path, capsys):
     written = page.read_text()
     assert "&lt;deep&gt;" in written
     assert "<td>nc1</td>" in written
+    assert written.count("<svg") == 2
+    assert "prefers-color-scheme: dark" in written
+    ids = re.findall(r' id="([^"]+)"', written)
+    assert len(ids) == len(set(ids))
     values = json.loads(output(capsys, tmp_path / "l.safetensors", "--layers", "--json"))["layers"]
     assert set(values) == {"first", "<deep>"}
     assert values["first"]["nc1"] == pytest.approx(values["<deep>"]["nc1"], rel=1e-4)
+
+
+def test_layers_are_read_as_features_are(tmp_path, capsys):
+    """Text for labels, the file's own precision, samples without a label; what is for shards is refused."""
+    parts = arrays()
+    features, labels = parts["features"], parts["labels"].copy()
+    words = np.array([f"class {label}" for label in labels])
+    np.savez(tmp_path / "plain.npz", features=features, labels=words)
+    np.savez(tmp_path / "text.npz", **{"features.late": features}, y=words)
+    plain = json.loads(output(capsys, tmp_path / "plain.npz", "--json"))
+    assert json.loads(output(capsys, tmp_path / "text.npz", "--layers", "--json"))["layers"]["late"] == plain
+    labels[::3] = -100
+    tensors = {"features.a": torch.tensor(features).float(), "labels": torch.tensor(labels)}
+    save_file(tensors, tmp_path / "l.safetensors", {"precision": "bfloat16"})
+    found = json.loads(output(capsys, tmp_path / "l.safetensors", "--layers", "--json"))["layers"]["a"]
+    named = json.loads(output(capsys, tmp_path / "l.safetensors", "--layers", "--json", "--precision", "bfloat16"))
+    assert found == named["layers"]["a"]
+    assert found["num_samples"] == int((labels >= 0).sum())
+    for option in (("--keep", tmp_path / "kept"), ("--engine", "ray"), ("--workers", 2)):
+        assert f"{option[0]}" in complaint(capsys, tmp_path / "text.npz", "--layers", *option)
 
 
 class Evil:

@@ -68,10 +68,12 @@ def test_a_start_can_be_given_and_perturbed(tmp_path, capsys):
 
 
 @pytest.mark.unchecked
-def test_not_converged_is_exit_code_one(capsys):
-    code, out, _ = run([*SPHERES, "--max-iter", "2", "--json"], capsys)
+@pytest.mark.parametrize("most", [0, 2])
+def test_not_converged_is_exit_code_one(most, capsys):
+    code, out, _ = run([*SPHERES, "--max-iter", str(most), "--json"], capsys)
     assert code == 1
     assert json.loads(out)["outcome"] == "max_iter"
+    assert json.loads(out)["iterations"] == most
 
 
 @pytest.mark.unchecked

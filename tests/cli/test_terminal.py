@@ -139,6 +139,10 @@ def test_a_pipe_gets_whole_rows_separated_by_tabs(capsys, monkeypatch):
     assert lines[0] == "\t".join(COLUMNS)
     assert len(lines) == 121
     assert lines[2].split("\t")[-2:] == ["0.1", ""]
+    assert main(["results", "--limit", "2"]) == 0
+    cut = capsys.readouterr()
+    assert cut.out.splitlines() == lines[:3]
+    assert "118 more rows" in cut.err
     for command in (["study", "list"], ["data", "list"]):
         assert main(command) == 0
         rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -165,6 +169,19 @@ def test_every_help_has_examples_that_can_be_pasted(command, capsys, monkeypatch
     assert examples
     for example in examples:
         app.parse_args(shlex.split(example)[1:], exit_on_error=False, print_error=False)
+
+
+def test_the_next_step_can_be_pasted_whatever_the_file_is_called(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = ["--classes", "3", "--dim", "3", "--temperature", "1"]
+    assert main(["optimum", *model, "--out", "my point.safetensors"]) == 0
+    step = capsys.readouterr().err.removeprefix("next: ").strip()
+    assert shlex.split(step) == ["neuralcollapse", "certify", "my point.safetensors"]
+    assert main(shlex.split(step)[1:]) == 0
+    assert main(["data", "check", "digits", "--root", "my data"]) == 0
+    step = capsys.readouterr().err.splitlines()[-1].removeprefix("next: ").strip()
+    words = ["neuralcollapse", "train", "--data", "digits", "--root", "my data", "--out", "RUN"]
+    assert shlex.split(step) == words
 
 
 def test_completion_is_generated_for_every_shell():

@@ -189,7 +189,7 @@ def bad_calls(tmp_path):
             "--temperature",
             "1",
         ): "point.W must have shape",
-        ("certify", str(point), "--tolerance", "0"): "",
+        ("certify", str(point), *REGULARIZED, "--tolerance", "0"): "--tolerance must be greater than 0",
         ("certif",): "certify",
         ("optimum", *REGULARIZED, "--out", "/proc/none/p.safetensors"): "/proc",
     }

@@ -1,11 +1,13 @@
 """``neuralcollapse train``: a run directory from options or a plan, lines on stderr, one line for bad input."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from neuralcollapse.cli import main
-from neuralcollapse.training import Run
+from neuralcollapse.cli._output.progress import TrainingBar
+from neuralcollapse.training import Plan, Run
 
 SMALL = [
     *("--data", "synthetic:num_classes=4,dim=8,per_class=20", "--model", "mlp:depth=2", "--width", "12"),
@@ -66,6 +68,12 @@ def test_bad_input_is_one_line_and_code_2(tmp_path, capsys, monkeypatch, argumen
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
+
+
+def test_an_accuracy_is_not_rounded_to_one(capsys):
+    rows = [{"split": split, "accuracy": 0.9996, "nc1": 0.0123456} for split in ("train", "test")]
+    TrainingBar(Plan()).finish(SimpleNamespace(folder="RUN", history=rows))
+    assert "train: accuracy 0.9996, nc1 0.0123\n" in capsys.readouterr().err
 
 
 def test_a_run_that_diverges_has_code_1(tmp_path, capsys):

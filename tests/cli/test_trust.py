@@ -54,6 +54,16 @@ COMMANDS = {
     "train --device cuda:99 --out run": "device must be auto, cpu, cuda or cuda:N, got 'cuda:99'; this machine has",
     "measure features.npz --memory-limit 1e300": "--memory-limit must be at most",
     "measure features.npz --classes 1000000000000": "num_classes",
+    "results --limit -1": "--limit must be at least 0",
+}
+NOT_TOGETHER = {
+    "explore features.npz --static page.html": "--static writes the moving picture alone",
+    "explore --results . --static page.html": "--static writes the moving picture alone",
+    "study run geometric/bound --first-steps 1 --json": "--json is not for --first-steps",
+    "study run geometric/bound --first-steps 1 --fresh": "--fresh is not for --first-steps",
+    "study run geometric/bound --first-steps 1 --workers 2": "--workers is not for --first-steps",
+    "study run geometric/bound --first-steps 1 --engine ray": "--engine is not for --first-steps",
+    "study run all geometric/bond --profile smoke": "unknown study 'geometric/bond'",
 }
 
 
@@ -65,6 +75,17 @@ def test_a_number_out_of_range_is_one_line_that_names_it(command, files, capsys)
     assert error.startswith("neuralcollapse: error: ")
     assert COMMANDS[command] in error
     assert not (files / "run").exists()
+
+
+@pytest.mark.parametrize("command", NOT_TOGETHER)
+def test_what_would_be_ignored_is_refused(command, files, capsys):
+    before = set(files.iterdir())
+    assert main(command.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert NOT_TOGETHER[command] in captured.err
+    assert set(files.iterdir()) == before
 
 
 def test_a_fault_of_the_program_is_one_line_and_a_file_with_the_traceback(monkeypatch, capsys):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from neuralcollapse.data import DataError, get, sources
+from neuralcollapse.data import DataError, get, load, sources
 from neuralcollapse.data import _download as module
 from neuralcollapse.data._archive import unpack
 from neuralcollapse.data._sources import Download, OfficialFile
@@ -200,6 +200,9 @@ def test_get_says_what_cannot_be_fetched(tmp_path):
     assert get("digits") == []
     with pytest.raises(DataError, match="has no official address"):
         get("mini-imagenet", tmp_path)
+    for ask in (get, load):
+        with pytest.raises(DataError, match="gives the pickle layout: leave out layout=binary"):
+            ask("cifar10:layout=binary", tmp_path)
     with pytest.raises(DataError, match="say where mnist shall go"):
         get("mnist")
 

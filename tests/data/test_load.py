@@ -140,6 +140,19 @@ def test_bad_arguments():
         load("digits", per_class=3, seed=-1)
 
 
+@pytest.mark.unchecked
+def test_other_labels_are_classes():
+    split = load("digits", per_class=2).train
+    assert split.relabel(split.labels.flip(0)).labels.tolist() == split.labels.tolist()[::-1]
+    with pytest.raises(TypeError, match="labels must be a tensor, got"):
+        split.relabel(split.labels.tolist())
+    for wrong in (split.labels.float(), split.labels[1:]):
+        with pytest.raises(ValueError, match=r"labels must be int64 and have shape \(20,\), got"):
+            split.relabel(wrong)
+    with pytest.raises(ValueError, match=r"labels must lie in 0..9, got 1 to 10"):
+        split.relabel(split.labels + 1)
+
+
 def reference(images: torch.Tensor, padding: int, flip: bool, seed: int) -> torch.Tensor:
     """Crop and flip one image at a time."""
     generator = torch.Generator().manual_seed(seed)

@@ -90,6 +90,23 @@ def test_a_diverged_model_or_loss_ends_no_training(tmp_path, caplog):
     assert "must be finite" in caplog.text
 
 
+def test_a_line_that_a_killed_process_left_spoils_no_other(tmp_path):
+    model, batches = setting()
+    loggers = [JSONLinesLogger(tmp_path / "m.jsonl"), CSVLogger(tmp_path / "m.csv")]
+    record_collapse(model, batches, 0, loggers, extra={"steps": 10**400}, metrics=["nc1"])
+    for name, torn in (("m.jsonl", '{"epoch": 1, "spl'), ("m.csv", "1,tr")):
+        with (tmp_path / name).open("a") as file:
+            file.write(torn)
+    report = record_collapse(model, batches, 1, loggers, extra={"steps": 2}, metrics=["nc1"])
+    first, torn, last = (tmp_path / "m.jsonl").read_text().splitlines()
+    assert json.loads(first)["steps"] == 10**400
+    assert torn == '{"epoch": 1, "spl'
+    assert json.loads(last) == {"epoch": 1, "split": "train", "steps": 2, "nc1": report.nc1}
+    with (tmp_path / "m.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[2] == {"epoch": "1", "split": "train", "steps": "2", "nc1": str(report.nc1)}
+
+
 def test_tensorboard_reads_back_what_was_written(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

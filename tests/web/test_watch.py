@@ -142,7 +142,9 @@ def test_neither_a_diverged_model_nor_a_closed_page_ends_training(data, caplog):
     assert sum("takes no measurements" in record.message for record in caplog.records) == 1
     with torch.no_grad():
         model[-1].weight.fill_(float("nan"))
-    assert watcher.update() is None
+    with caplog.at_level(logging.WARNING, "neuralcollapse"):
+        assert watcher.update() is watcher.update() is None
+    assert sum("was not measured" in record.message for record in caplog.records) == 1
     watcher.close()
 
 

@@ -1,5 +1,6 @@
 """``neuralcollapse data``: what is where, fetch, check."""
 
+from shlex import quote
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -101,7 +102,7 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
         print(f"{name} is embedded: nothing to fetch")
     else:
         print(f"{name}: {len(files)} files in {files[0].parent}")
-        say_next(f"neuralcollapse data check {name} --root {root_folder(root)}")
+        say_next(f"neuralcollapse data check {quote(name)} --root {quote(str(root_folder(root)))}")
 
 
 @data.command
@@ -154,5 +155,6 @@ def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parame
         print(f"{report.name}: not usable: {report.problem}")
     else:
         print(f"{report.name}: usable, {report.train_size:,} train and {report.test_size:,} test images")
-        say_next(f"neuralcollapse train --data {name} --out RUN")
+        place = "" if root is None else f" --root {quote(root)}"
+        say_next(f"neuralcollapse train --data {quote(name)}{place} --out RUN")
     return code

@@ -3,9 +3,8 @@
 import math
 import re
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -13,24 +12,7 @@ from ._app import app, print_json
 
 if TYPE_CHECKING:
     from ..metrics import CollapseReport
-
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Neural collapse</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }}
-.picture {{ overflow-x: auto; background: #fff; }}
-.picture svg {{ max-width: 100%; height: auto; }}
-.table {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; }}
-td, th {{ border-bottom: 1px solid #8884; padding: .25rem .7rem; text-align: left; }}
-td:nth-child(3), td:nth-child(4) {{ text-align: right; white-space: nowrap; }}
-</style></head><body>
-{body}
-</body></html>
-"""
-LINE_SECONDS = 10.0
+    from ..metrics.settings import Settings
 
 
 @app.command
@@ -55,7 +37,7 @@ def measure(
     memory_limit: str = "1GiB",
     precision: Literal["float64", "float32", "float16", "bfloat16"] | None = None,
     memory: Annotated[float | None, Parameter(show=False)] = None,
-) -> int:
+) -> None:
     """Measure neural collapse of the features in files.
 
     Files are .npz, .safetensors, .parquet or .pt with the arrays features (N, d) and labels (N,), and may hold
@@ -114,40 +96,63 @@ def measure(
         The type that the features were rounded to, where that is coarser than the type they are stored in: features of
         a run in bfloat16 that were saved as float32, say. Directions below its rounding do not count.
     """  # noqa: D413
+    from ..metrics import measure_files
     from ..metrics.precision import precision_named
+    from ..metrics.selection import Selection
+    from ..metrics.settings import Settings
+    from ._output.progress import FilesBar
 
     if not files:
         raise ValueError("measure needs a file: .npz, .safetensors, .parquet, .pt, .npy, or a folder of them")
-    options: dict[str, Any] = {
-        "num_classes": num_classes,
-        "metrics": [name.strip() for name in metrics.split(",") if name.strip()],
-        "passes": passes,
-        "global_mean": global_mean,
-        "present_only": present_only,
-        "min_samples": min_samples,
-        "ignore_label": ignore_label,
-        "memory_limit": _bytes_in_words(memory_limit) if memory is None else _gigabytes(memory),
-        "intervals": intervals,
-        "groups": groups,
-        "precision": precision_named(precision),
-    }
+    names = [name.strip() for name in metrics.split(",") if name.strip()]
+    limit = _bytes_in_words(memory_limit) if memory is None else _gigabytes(memory)
+    rounded = precision_named(precision)
     if layers:
-        reports = _measure_layers(files, options)
+        for option, given in (("--keep", keep), ("--workers", workers), ("--engine ray", engine == "ray" or None)):
+            if given is not None:
+                raise ValueError(f"{option} is for shards, not for --layers of one file")
+        chosen = Selection(present_only, min_samples)
+        settings = Settings(
+            names,
+            passes,
+            global_mean,
+            ignore_label,
+            limit,
+            chosen,
+            intervals=intervals,
+            groups=groups,
+            precision=rounded,
+        )
+        reports = _measure_layers(files, num_classes, settings)
     else:
-        from ..metrics import measure_files
-
-        with _Shards() as shown:
+        with FilesBar() as shown:
             report = measure_files(
-                list(files), engine=engine, workers=workers, out=keep, progress=shown.update, **options
+                list(files),
+                engine=engine,
+                workers=workers,
+                num_classes=num_classes,
+                metrics=names,
+                passes=passes,
+                global_mean=global_mean,
+                present_only=present_only,
+                min_samples=min_samples,
+                ignore_label=ignore_label,
+                intervals=intervals,
+                groups=groups,
+                memory_limit=limit,
+                precision=rounded,
+                out=keep,
+                progress=shown,
             )
         reports = {"": report}
     if out is not None:
-        _write_page(out, reports)
+        from ..web.report import write_measured
+
+        write_measured(reports, out)
     if json:
         print_json({"layers": {n: r.to_dict() for n, r in reports.items()}} if layers else reports[""].to_dict())
-        return 0
-    _print_reports(reports, all, out)
-    return 0
+    else:
+        _print_reports(reports, all, out)
 
 
 def _bytes_in_words(text: str) -> int:
@@ -190,73 +195,17 @@ def _print_reports(reports: "dict[str, CollapseReport]", everything: bool, out: 
         say_next("the same command with --all (every metric), --intervals .95 or --out report.html (a page)")
 
 
-class _Shards:
-    """A bar on a terminal and a line now and then elsewhere, for more than one file."""
-
-    def __init__(self) -> None:
-        from rich.progress import BarColumn
-
-        from ._output.progress import Bar
-        from ._output.terminal import text_column
-
-        text, left = text_column("measuring {task.fields[text]}"), text_column("{task.fields[left]}")
-        self._bar = Bar(text, BarColumn(), left, text="", left="")
-        self._last = time.monotonic()
-
-    def __enter__(self) -> "_Shards":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._bar.__exit__(*error)
-
-    def update(self, done: int, total: int) -> None:
-        """Called after each file."""
-        if total > 1:
-            self._bar.bar.start()  # once: later calls change nothing
-        share = done / total
-        left, text = self._bar.time_left(share), f"{done}/{total}"
-        self._bar.bar.update(self._bar.task, completed=share, text=text, left=left)
-        now = time.monotonic()
-        if self._bar.bar.disable and now - self._last >= LINE_SECONDS:
-            self._last = now
-            self._bar.console.print(f"measuring {text}{', ' + left if left else ''}", highlight=False)
-
-
-def _measure_layers(files: tuple[str, ...], options: dict[str, Any]) -> "dict[str, CollapseReport]":
-    from ..metrics import measure as measure_features
+def _measure_layers(
+    files: tuple[str, ...], num_classes: int | None, settings: "Settings"
+) -> "dict[str, CollapseReport]":
     from ..metrics import open_arrays
-    from ..metrics.precision import coarser
+    from ..metrics.files.measure import measure_shard
+    from ..metrics.files.shards import layers_in
 
     if len(files) != 1:
         raise ValueError(f"--layers takes one file, got {len(files)}")
-    arrays, prefix = open_arrays(files[0]), "features."
-    held = arrays.keys()
-    names = {name.removeprefix(prefix): name for name in held if name.startswith(prefix) and name != prefix}
-    if not names:
-        raise ValueError(f"{files[0]}: --layers needs arrays named features.NAME (it holds: {', '.join(held)})")
-    if "labels" not in held:
-        raise ValueError(f"{files[0]}: no array 'labels' (it holds: {', '.join(held)})")
-    labels = arrays["labels"]
-    options["precision"] = coarser(options["precision"], arrays.precision)
-    return {name: measure_features(arrays[key], labels, **options) for name, key in names.items()}
-
-
-def _write_page(out: Path, reports: "dict[str, CollapseReport]") -> None:
-    import html
-    import io
-
-    from matplotlib import rc_context
-
-    from .._support.files import write_text
-
-    parts = []
-    for name, report in reports.items():
-        if name:
-            parts.append(f"<h2>{html.escape(name)}</h2>")
-        picture = io.StringIO()
-        with rc_context({"svg.hashsalt": "neuralcollapse"}):  # the same page whenever it is written
-            report.plot().savefig(picture, format="svg", metadata={"Date": None})
-        text = picture.getvalue()
-        parts.append(f'<div class="picture">{text[text.index("<svg") :]}</div>')
-        parts.append(f'<div class="table">{report._repr_html_()}</div>')
-    write_text(out, PAGE.format(body="\n".join(parts)))
+    layers = layers_in(Path(files[0]))
+    if not layers:
+        held = ", ".join(open_arrays(files[0]).keys())
+        raise ValueError(f"{files[0]}: --layers needs arrays named features.NAME (it holds: {held})")
+    return {name: measure_shard(shard, None, None, settings, num_classes) for name, shard in layers.items()}

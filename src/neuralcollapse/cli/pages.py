@@ -44,13 +44,12 @@ def report(*folders: Path, out: Path = Path("report.html")) -> int:
     if not folders:
         raise ValueError("DIR is missing: name at least one folder of results")
     path = write(folders, out)
-    terminal(soft_wrap=True).print(f"wrote {path} ({size(path)})")
+    terminal(soft_wrap=True).print(f"wrote {path} ({_size_in_words(path)})")
     say_next(f"open {path} in a browser")
     return 0
 
 
-def size(path: Path) -> str:
-    """A file's size."""
+def _size_in_words(path: Path) -> str:
     count = path.stat().st_size
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
@@ -83,6 +82,8 @@ def explore(
     from .._support.checks import integer
 
     integer("--port", port, minimum=0, maximum=65535)
+    if static is not None and (networks or results is not None):
+        raise ValueError("--static writes the moving picture alone: leave out networks and --results")
     from ..web.explorer import ExplorerServer, write_static
     from ._output.terminal import say_next
 
@@ -163,7 +164,7 @@ def _print_demo(outcome: "Outcome", path: Path) -> None:
     for part in outcome.parts:
         console.print(styled_text((part.verdict, MARKS[part.verdict]), f": {part.says} {part.why}"))
     console.print()
-    console.print(styled_text((f"report: {path}", "bold"), f" ({size(path)}; open it in a browser)\n"))
+    console.print(styled_text((f"report: {path}", "bold"), f" ({_size_in_words(path)}; open it in a browser)\n"))
     say_next(
         "neuralcollapse explore",
         "neuralcollapse study list",

@@ -1,6 +1,7 @@
 """``neuralcollapse results``: ask the results of all studies of a folder."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -52,9 +53,12 @@ def results(
         Print one JSON list of all rows.
 
     """
+    from .._support.checks import integer
     from ..studies import query as ask
     from ._output.terminal import say_next, terminal, write_tabs
 
+    if limit is not None:
+        integer("--limit", limit, minimum=0)
     answer = ask(out, query)
     if export is not None:
         answer.export(export)
@@ -69,10 +73,13 @@ def results(
     else:
         write_tabs(answer.columns, rows)
     if len(answer.rows) > most:
-        console.print(f"{len(answer.rows) - most} more rows: --limit, --json or --export show them")
+        more = f"{len(answer.rows) - most} more rows: --limit, --json or --export show them"
+        terminal(stderr=not console.is_terminal, soft_wrap=True).print(more)
     if export is not None:
         terminal(stderr=True, soft_wrap=True).print(f"wrote {export}: {len(answer.rows)} rows")
-    say_next('neuralcollapse results "select COLUMNS from runs where CONDITION"', f"neuralcollapse report {out}")
+    say_next(
+        'neuralcollapse results "select COLUMNS from runs where CONDITION"', f"neuralcollapse report {quote(str(out))}"
+    )
 
 
 def _print_differences(console: "Console", columns: list[str], rows: list[list[str]]) -> None:

@@ -1,7 +1,7 @@
 """``neuralcollapse solve``: minimise a model from one start or many."""
 
-import math
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -111,7 +111,7 @@ def _solve_once(
     with CountBar("iteration", options["max_iter"]) as show:
 
         def on_record(row: dict[str, Any]) -> None:
-            show(int(row["iteration"]), _numbers_of(row["value"], row["gap"]))
+            show(int(row["iteration"]), _value_and_gap(row["value"], row["gap"]))
 
         trace = solve_problem(model, method, begin, seed, **{**options, "record": record}, on_record=on_record)
     if out is not None and out.suffix == ".safetensors":
@@ -130,7 +130,7 @@ def _solve_once(
         else:
             console.print(f"wrote {out}", soft_wrap=True)
             verb = "certify" if out.suffix == ".safetensors" else "report"
-            say_next(f"neuralcollapse {verb} {out}")
+            say_next(f"neuralcollapse {verb} {quote(str(out))}")
     return 0 if trace.converged else 1
 
 
@@ -157,7 +157,7 @@ def _solve_many_starts(
             nonlocal done
             done += 1
             text = f"seed {trace.seed}: {trace.outcome}, "
-            show(done, text + _numbers_of(trace.value, _gap_of(trace)))
+            show(done, text + _value_and_gap(trace.value, _last_gap(trace)))
 
         traces = solve_many(
             model,
@@ -194,7 +194,7 @@ def _solve_many_starts(
         console.print(f"{summary['converged']} of {len(traces)} converged")
         if out is not None:
             console.print(f"wrote {out}", soft_wrap=True)
-            say_next(f"neuralcollapse report {out} --out report.html")
+            say_next(f"neuralcollapse report {quote(str(out))} --out report.html")
     return 0 if all(trace.converged for trace in traces) else 1
 
 
@@ -202,7 +202,7 @@ def _end_table(trace: "Trace") -> "Table":
     from rich.table import Table
 
     table = Table(show_header=False)
-    gap = _gap_of(trace)
+    gap = _last_gap(trace)
     table.add_row("method", trace.method)
     table.add_row("outcome", trace.outcome)
     table.add_row("value", f"{trace.value:.12g}")
@@ -219,18 +219,17 @@ def _starts_table(traces: "list[Trace]", seeds: range) -> "Table":
 
     table = Table("seed", "outcome", "value", "gap", "iterations", "seconds")
     for seed, trace in zip(seeds, traces, strict=True):
-        gap = _gap_of(trace)
+        gap = _last_gap(trace)
         shown = "-" if gap is None else f"{gap:.2g}"
         cells = (trace.outcome, f"{trace.value:.12g}", shown, str(trace.iterations), f"{trace.seconds:.3g}")
         table.add_row(str(seed), *cells)
     return table
 
 
-def _gap_of(trace: "Trace") -> float | None:
+def _last_gap(trace: "Trace") -> float | None:
     gaps = trace.history.get("gap")
     return gaps[-1] if gaps else None
 
 
-def _numbers_of(value: float, gap: float | None) -> str:
-    text = f"value {value:.8g}" if math.isfinite(value) else f"value {value}"
-    return text if gap is None else f"{text}, gap {gap:.2e}"
+def _value_and_gap(value: float, gap: float | None) -> str:
+    return f"value {value:.8g}" + ("" if gap is None else f", gap {gap:.2e}")

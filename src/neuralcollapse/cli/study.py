@@ -1,6 +1,7 @@
 """``neuralcollapse study``: list, show and run the papers' figures and tables."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -37,7 +38,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
 
     """
     from ..studies import get, studies
-    from ._output.study_tables import figures_of, parts_of, print_list, verdicts_in
+    from ._output.study_tables import figures_in_words, parts_in_words, print_list, verdicts_in
     from ._output.terminal import write_tabs
 
     every = [get(name) for name in studies]
@@ -66,7 +67,7 @@ def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
             ("study", "figures", "parts", "cost", "verdict", "question"),
             [
                 (
-                    *(one.id, figures_of(one), parts_of(one), one.costs["desk"]),
+                    *(one.id, figures_in_words(one), parts_in_words(one), one.costs["desk"]),
                     *(verdicts[one.id].words if one.id in verdicts else "", one.question),
                 )
                 for one in every
@@ -175,8 +176,12 @@ def run(
     if fresh and resume:
         raise ValueError("--fresh and --resume exclude each other")
     size = layer.check_profile(profile)
-    chosen = _varied_study(_chosen_studies(names, part, size), setting or [], seeds)
+    chosen = _varied_studies(_chosen_studies(names, part, size), setting or [], seeds)
     if first_steps is not None:
+        other = {"--json": json, "--fresh": fresh, "--workers": workers is not None, "--engine": engine != "local"}
+        refused = [option for option, given in other.items() if given]
+        if refused:
+            raise ValueError(f"{refused[0]} is not for --first-steps, which runs one cell at a time and keeps nothing")
         return _first_steps(chosen, size, first_steps, root)
     with StudiesBar() as display:
         outcomes = layer.run_studies(
@@ -206,7 +211,8 @@ def run(
             ]
         )
     else:
-        say_next(f"neuralcollapse report {out} --out report.html", f"neuralcollapse explore --results {out}")
+        place = quote(str(out))
+        say_next(f"neuralcollapse report {place} --out report.html", f"neuralcollapse explore --results {place}")
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 
@@ -218,7 +224,7 @@ def evidence(
     out: Path = Path("evidence/desk"),
     pictures: Path | None = None,
     profile: str = "desk",
-    again: bool = False,
+    again: Flag = False,
 ) -> None:
     """Copy the verdicts of finished studies to small files, to keep and to make pages from.
 
@@ -258,8 +264,8 @@ def _chosen_studies(names: tuple[str, ...], part: str | None, profile: "Profile"
 
     if not names and part is None:
         raise ValueError("study run needs the id of a study, 'all' or --part (see: neuralcollapse study list)")
-    known = list(layer.studies) if "all" in names or not names else list(dict.fromkeys(names))
-    chosen = [layer.get(name) for name in known]
+    named = [layer.get(name) for name in dict.fromkeys(names) if name != "all"]
+    chosen = named if named and "all" not in names else [layer.get(name) for name in layer.studies]
     if part is None:
         return chosen
     if part.lower() not in ("ufm", "nets"):
@@ -267,11 +273,11 @@ def _chosen_studies(names: tuple[str, ...], part: str | None, profile: "Profile"
     nets = part.lower() == "nets"
     kept = [one for one in chosen if one.trains_nets(profile) == nets]
     if not kept:
-        raise ValueError(f"--part {part}: none of {', '.join(known)} is of that part")
+        raise ValueError(f"--part {part}: none of {', '.join(one.id for one in chosen)} is of that part")
     return kept
 
 
-def _varied_study(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "list[Study]":
+def _varied_studies(chosen: "list[Study]", settings: list[str], seeds: str | None) -> "list[Study]":
     from ..studies import parse_settings
 
     if not settings and seeds is None:

@@ -1,12 +1,17 @@
 """``neuralcollapse optimum`` and ``certify``: a model's minimum in closed form, and how far a point is from it."""
 
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ._app import app, print_json
 from ._problem_options import ProblemOptions
+
+if TYPE_CHECKING:
+    from .._support.files import JSONObject
+    from ..ufm import Problem
 
 
 @app.command
@@ -29,8 +34,6 @@ def optimum(
         --temperature 5 --json
     ```
     """
-    from rich.table import Table
-
     from ..ufm import save_point
     from ._output.terminal import say_next, terminal
 
@@ -41,16 +44,10 @@ def optimum(
     if json:
         print_json(best.to_dict())
         return
-    console = terminal()
-    console.print(repr(model))
-    table = Table(show_header=False)
-    for name, value in best.to_dict().items():
-        if value is not None and value != "":
-            table.add_row(name.replace("_", " "), f"{value:.12g}" if isinstance(value, float) else str(value))
-    console.print(table)
+    _print_facts(model, best.to_dict())
     if out is not None:
-        console.print(f"wrote {out}", soft_wrap=True)
-        say_next(f"neuralcollapse certify {out}")
+        terminal(soft_wrap=True).print(f"wrote {out}")
+        say_next(f"neuralcollapse certify {quote(str(out))}")
     else:
         say_next("the same command with --out point.safetensors, then: neuralcollapse certify point.safetensors")
 
@@ -82,11 +79,9 @@ def certify(
         A .safetensors file with float64 arrays W (K, d), H (N, d) with rows sorted by class, and b (K,) if any.
 
     """
-    from rich.table import Table
-
     from .._support.checks import real
     from ..ufm import Problem, load_point, save_point
-    from ._output.terminal import say_next, terminal
+    from ._output.terminal import say_next
 
     place, metadata = load_point(point)
     options = problem or ProblemOptions()
@@ -96,7 +91,7 @@ def certify(
         model = Problem.from_json(metadata["problem"])
     else:
         raise ValueError(f"{point} does not say which model it belongs to: give --classes, --dim and so on")
-    result = model.certify(place, real("tolerance", tolerance, above=0))
+    result = model.certify(place, real("--tolerance", tolerance, above=0))
     if escape_out is not None:
         if result.escape is None:
             raise ValueError(f"--escape-out: there is no escape direction, the verdict is {result.verdict!r}")
@@ -104,16 +99,25 @@ def certify(
     if json:
         print_json(result.to_dict())
         return
-    console = terminal()
-    console.print(repr(model))
-    table = Table(show_header=False)
-    for name, value in result.to_dict().items():
-        if value is not None:
-            table.add_row(name.replace("_", " "), f"{value:.12g}" if isinstance(value, float) else str(value))
-    console.print(table)
+    _print_facts(model, result.to_dict())
     if result.escape is not None and escape_out is None:
-        say_next(f"neuralcollapse certify {point} --escape-out down.safetensors")
+        say_next(f"neuralcollapse certify {quote(str(point))} --escape-out down.safetensors")
     elif result.verdict == "global minimum":
         say_next("neuralcollapse explore")
     else:
-        say_next(f"neuralcollapse solve --start {point} and the options of its model")
+        say_next(f"neuralcollapse solve --start {quote(str(point))} and the options of its model")
+
+
+def _print_facts(model: "Problem", facts: "JSONObject") -> None:
+    """The model, and below it what is known of it, a line each."""
+    from rich.table import Table
+
+    from ._output.terminal import terminal
+
+    console = terminal()
+    console.print(repr(model))
+    table = Table(show_header=False)
+    for name, value in facts.items():
+        if value is not None and value != "":
+            table.add_row(name.replace("_", " "), f"{value:.12g}" if isinstance(value, float) else str(value))
+    console.print(table)

@@ -196,11 +196,12 @@ def _epochs(text: str | None) -> object:
 def _sized(model: str, **sizes: float | None) -> str:
     """The model's name with the sizes that were given as options of their own."""
     from .._support.checks import real
+    from .._support.registry import Spec
 
     extra = []
     for name, size in sizes.items():
         if size is not None:
-            if f"{name}=" in model:
+            if name in Spec.parse(model, "model").arguments:
                 raise ValueError(f"--{name.replace('_', '-')} is given twice: also in --model {model}")
             number = real(f"--{name.replace('_', '-')}", size)
             extra.append(f"{name}={int(number) if number.is_integer() else number}")

@@ -63,7 +63,7 @@ def cached(name: str, source: Source, root: Path) -> Tensors:
         "version": VERSION,
         "fingerprint": fingerprint,
         "classes": json.dumps(arrays.classes),
-        "checksums": json.dumps({part: _crc_of(tensor) for part, tensor in parts.items()}),
+        "checksums": json.dumps({part: _checksum(tensor) for part, tensor in parts.items()}),
     }
     try:
         _remove_stale(path)
@@ -86,7 +86,7 @@ def verify_cache(path: Path) -> str | None:
     except (SafetensorError, OSError, ValueError) as error:
         return f"cannot be read: {one_line(error)}"
     for part in PARTS:
-        if part not in tensors or stated.get(part) != _crc_of(tensors[part]):
+        if part not in tensors or stated.get(part) != _checksum(tensors[part]):
             return f"{part} does not match its checksum"
     return None
 
@@ -118,7 +118,7 @@ def _fingerprint(source: Source, root: Path) -> str:
     return json.dumps([repr(source), states])
 
 
-def _crc_of(tensor: Tensor) -> int:
+def _checksum(tensor: Tensor) -> int:
     return zlib.crc32(tensor.contiguous().view(torch.uint8).numpy().data)
 
 

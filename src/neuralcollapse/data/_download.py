@@ -41,8 +41,8 @@ def get(
     source = sources[key](**arguments)
     if source.embedded:
         return []
-    if not source.downloads:
-        raise DataError(f"{key} cannot be fetched: {source.how_to_get}")
+    if source.unfetchable:
+        raise DataError(f"{key} cannot be fetched: {source.unfetchable}")
     folder = root_folder(root)
     if folder is None:
         raise DataError(f"say where {key} shall go (root, --root or the variable NEURALCOLLAPSE_DATA)")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from .._support.checks import flag, integer, real
+from .._support.checks import describe, flag, integer, real
 from ._cache import Tensors, as_tensors, cached
 from ._errors import DataError
 from ._sources import Source, sources
@@ -70,9 +70,9 @@ def load(
     ``root`` is the folder that holds the files (default: the variable NEURALCOLLAPSE_DATA); embedded sets
     need none. In this order: ``per_class`` (and ``test_per_class``) keep a balanced subset, ``random_labels``
     gives the training images labels at random (``True``: of equal class sizes; ``"independent"``: each drawn by
-    itself), ``validation`` holds out this fraction of the training set,
-    ``imbalance`` thins the classes out by a profile such as ``"exponential:ratio=100"``. Each is drawn once,
-    from ``seed``. The normalisation is measured on what is left of the training set, and used for all splits.
+    itself), ``validation`` holds out this fraction of the training set, ``imbalance`` thins the classes out by a
+    profile such as ``"exponential:ratio=100"``. Each is drawn once, from ``seed``. The normalisation is measured on
+    what is left of the training set, and used for all splits.
 
     >>> data = load("digits", per_class=20)
     >>> len(data.train), data.image_shape, data.num_classes
@@ -81,8 +81,8 @@ def load(
     key, arguments = sources.parse(name)
     source = sources[key](**arguments)
     held = real("validation", validation, minimum=0.0, below=1.0)
-    if random_labels != "independent":
-        flag("random_labels", random_labels)
+    if not isinstance(random_labels, bool) and random_labels != "independent":
+        raise TypeError(f"random_labels must be True, False or 'independent', got {describe(random_labels)}")
     if random_labels and imbalance is not None:
         raise ValueError("imbalance and random_labels exclude each other: give one of them")
     tensors, facts = _read_source(key, source, root, flag("cache", cache))
@@ -126,7 +126,7 @@ def _read_source(
     if folder is None:
         raise DataError(f"{key} is not embedded: say where it is (root, --root or the variable {VARIABLE})")
     if source.locate(folder) is None:
-        way = source.how_to_get or f"'neuralcollapse data get {key} --root {folder}' fetches it"
+        way = source.unfetchable or f"'neuralcollapse data get {key} --root {folder}' fetches it"
         raise DataError(f"{key} is not in {folder}: {way}")
     tensors = cached(key, source, folder) if cache else as_tensors(source.read(folder), "files")
     return tensors, {"origin": tensors.origin}

@@ -101,9 +101,15 @@ class Split(Dataset):
         return replace(self, index=self.index[positions], labels=self.labels[positions])
 
     def relabel(self, labels: Tensor) -> "Split":
-        """The same images with other labels."""
-        if labels.shape != self.labels.shape:
-            raise ValueError(f"labels must have shape {tuple(self.labels.shape)}, got {describe(labels)}")
+        """The same images with other labels, of type int64."""
+        if not isinstance(labels, Tensor):
+            raise TypeError(f"labels must be a tensor, got {describe(labels)}")
+        if labels.shape != self.labels.shape or labels.dtype != torch.int64:
+            raise ValueError(f"labels must be int64 and have shape {tuple(self.labels.shape)}, got {describe(labels)}")
+        if labels.numel() and not (labels.min() >= 0 and labels.max() < self.num_classes):
+            raise ValueError(
+                f"labels must lie in 0..{self.num_classes - 1}, got {int(labels.min())} to {int(labels.max())}"
+            )
         return replace(self, labels=labels)
 
 

@@ -32,11 +32,13 @@ class Logger(Protocol):
 
 def _plain_number(name: str, value: Any) -> float | None:
     """A plain number; ``None`` for none and for what is not finite, which JSON has no word for."""
-    if value is None or isinstance(value, bool):
-        return None if value is None else int(value)
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return int(value)
     try:
         # A loss as it comes out of a training step still hangs on its graph.
-        number = value if isinstance(value, int) else float(value.detach() if hasattr(value, "detach") else value)
+        number = float(value.detach() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"extra {name!r} must be a number, got {describe(value)}") from error
     return number if math.isfinite(number) else None
@@ -57,6 +59,14 @@ class _FileLogger:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
+    def _append(self, line: str) -> None:
+        """Write a line; one that a killed process left unfinished ends before it."""
+        with self.path.open("ab+") as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                line = line if file.read(1) == b"\n" else f"\n{line}"
+            file.write(line.encode("utf-8"))
+
 
 class JSONLinesLogger(_FileLogger):
     """Appends one JSON object a line: ``epoch``, ``split``, the extra values, then the metrics by name."""
@@ -65,9 +75,7 @@ class JSONLinesLogger(_FileLogger):
         self, step: float, report: CollapseReport, split: str = "train", extra: Mapping[str, SupportsFloat | None] = {}
     ) -> None:
         """Append a line; a metric without a value is ``null``."""
-        line = json.dumps(_history_row(step, report, split, extra), allow_nan=False)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        self._append(json.dumps(_history_row(step, report, split, extra), allow_nan=False) + "\n")
 
 
 class CSVLogger(_FileLogger):
@@ -80,11 +88,11 @@ class CSVLogger(_FileLogger):
         row = {name: "" if value is None else value for name, value in _history_row(step, report, split, extra).items()}
         columns, earlier = self._read()
         new = [name for name in row if name not in columns]
-        if columns and not new:
-            with self.path.open("a", newline="", encoding="utf-8") as file:
-                csv.DictWriter(file, columns, restval="").writerow(row)
-            return
         text = io.StringIO(newline="")
+        if columns and not new:
+            csv.DictWriter(text, columns, restval="").writerow(row)
+            self._append(text.getvalue())
+            return
         writer = csv.DictWriter(text, [*columns, *new], restval="")
         writer.writeheader()
         writer.writerows([*earlier, row])

@@ -18,8 +18,8 @@ from ..metrics.measurement import Options
 from ..metrics.model import look_at
 from ..metrics.processes import MeasuringTeam, Reduce
 from ..metrics.settings import MEMORY_LIMIT, Metrics
-from ._shared_by_callbacks import Skips
 from .loggers import Logger, write_all
+from .skips import Skips
 
 __all__ = ["TransformersCollapse"]
 

@@ -15,10 +15,10 @@ from torch import nn
 
 from .. import __version__
 from .._support.checks import flag, integer, real
+from ..integrations.skips import Skips
 from ..metrics import CollapseReport
 from ..metrics.hooks.batches import Forward, LabelsOf
 from ..metrics.hooks.run import check_model
-from ..metrics.inputs import NonFiniteError
 from .explorer import ExplorerServer
 from .explorer._app import LARGEST_NETWORK
 from .network import network_of_model
@@ -45,7 +45,7 @@ class Watcher:
         self.history: list[tuple[float, CollapseReport]] = []
         self._model, self._loader, self._options = model, loader, options
         self._every, self._title, self._run = every, title, secrets.token_hex(8)
-        self._calls, self._silent = 0, False
+        self._calls, self._silent, self._skips = 0, False, Skips()
         self._server: ExplorerServer | None = None
         self._thread: threading.Thread | None = None
         port = integer("port", port, minimum=0, maximum=65535)
@@ -74,11 +74,10 @@ class Watcher:
         return self._measure(place) if self._calls % self._every == 0 else None
 
     def _measure(self, step: float) -> CollapseReport | None:
-        try:
-            report, network = network_of_model(self._model, self._loader, **self._options)
-        except NonFiniteError as error:
-            LOG.warning("neural collapse was not measured at %g: %s", step, error)
+        measured = self._skips(step, lambda: network_of_model(self._model, self._loader, **self._options))
+        if measured is None:
             return None
+        report, network = measured
         self.history.append((step, report))
         self._send({"run": self._run, "title": self._title, "name": f"step {step:g}", "step": step, "network": network})
         return report

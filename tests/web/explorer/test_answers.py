@@ -14,12 +14,15 @@ from safetensors.torch import save_file
 from neuralcollapse import landscape, losses, metrics
 from neuralcollapse.cli import main
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegularizedUFM, methods, solve
-from neuralcollapse.web.explorer._optimum import class_rows, flat_view
+from neuralcollapse.web.explorer._optimum import flat_view
 
 pytestmark = pytest.mark.unchecked
 
 DECAYS = {"weight_decay": 0.005, "feature_decay": 0.003}
 SIZES = {"classes": 4, "per_class": 10, "dim": 8}
+HUNDRED = {"classes": 100, "per_class": 1, "dim": 100}
+EXCHANGE = round(losses.Focal(3.0).transition(100).exchange, 6)
+"""Where zero and collapse are equally low, and what is between them lower with a bias."""
 
 MODELS = {
     "cross-entropy": (
@@ -54,6 +57,18 @@ MODELS = {
         {"model": "normalized", "loss": "mse", **SIZES, "temperature": 0.5},
         NormalizedUFM("mse", 4, 10, 8, 0.5),
     ),
+    "non-negative": (
+        {"loss": "ce", **SIZES, **DECAYS, "features": "nonnegative"},
+        RegularizedUFM("ce", 4, 10, 8, 0.005, 0.003, features="nonnegative"),
+    ),
+    "imbalanced": (
+        {"loss": "ce", "classes": 4, "counts": "40 40 5 5", "dim": 8, **DECAYS},
+        RegularizedUFM("ce", 4, [40, 40, 5, 5], 8, 0.005, 0.003),
+    ),
+    "broken symmetry": (
+        {**HUNDRED, "loss": "focal:gamma=3", "weight_decay": EXCHANGE, "feature_decay": EXCHANGE, "bias_decay": 0},
+        RegularizedUFM("focal:gamma=3", 100, 1, 100, EXCHANGE, EXCHANGE, 0.0),
+    ),
     "contrastive": (
         {"model": "contrastive", **SIZES, "temperature": 1.2},
         ContrastiveUFM(4, 10, 8, 1.2),
@@ -70,7 +85,7 @@ def test_the_optimum_is_the_librarys(client, name):
     assert found["known"] is True
     assert found["optimum"] == best.to_dict()
     assert found["meaning"]
-    assert found["formula"]
+    assert bool(found["formula"]) == (name != "imbalanced")  # no short sentence says it
     np.testing.assert_allclose(found["grams"]["means"], best.mean_gram, rtol=0, atol=1e-4 * best.mean_gram.abs().max())
     by_margin = name != "normalized squared error"  # its loss is no function of the margin alone
     assert any(curve["minimum"] is not None for curve in found["curves"]) == by_margin
@@ -81,6 +96,22 @@ def test_the_optimum_is_the_librarys(client, name):
             assert curve["minimum"][1] == pytest.approx(best.value, rel=1e-9)
         if curve["name"] != "margin":  # its right part is beyond what unit rows reach
             assert curve["minimum"] is None or min(values) >= curve["minimum"][1] - 1e-12
+
+
+def test_what_is_said_of_a_value_is_true_of_it(client):
+    """Formula and curves of the symmetric optimum stand beside no other."""
+    kinds = {name: client.get("optimum", **MODELS[name][0]).json for name in ("non-negative", "broken symmetry")}
+    kinds["code"] = client.get(
+        "optimum", model="normalized", loss="ce", classes=6, per_class=5, dim=2, temperature=2
+    ).json
+    assert [kinds[name]["optimum"]["regime"] for name in kinds] == ["orthogonal features", "broken symmetry", "polygon"]
+    for name, found in kinds.items():
+        assert found["meaning"], name
+        assert "ℓ(a)" not in found["formula"], name
+        assert not {"xi", "psi", "margin"} & {curve["name"] for curve in found["curves"]}, name
+    assert "need 4 dimensions" in kinds["non-negative"]["dimension"]
+    unknown = client.get("optimum", loss="mse", **SIZES, **DECAYS, features="nonnegative").json
+    assert (unknown["known"], unknown["formula"], unknown["by_dimension"]) == (False, "", None)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -125,7 +156,7 @@ def test_values_by_dimension(client):
 def test_a_view_keeps_lengths_and_angles():
     problem = RegularizedUFM("ce", 4, 3, 20, 0.005, 0.005)
     point = problem.optimum().point
-    view = flat_view(point.W, class_rows(problem, point))
+    view = flat_view(point.W, metrics.class_means(point.H, problem.labels))
     assert view.share == pytest.approx(1)
     rows = torch.tensor(view.rows(point.classifier))
     torch.testing.assert_close(rows @ rows.T, (point.classifier @ point.classifier.T).float(), atol=1e-3, rtol=0)

@@ -427,6 +427,7 @@ def test_a_certificate_of_a_point_from_the_page(client):
     check_error(ask(W=[0.0] * 3), 400, "W must be a list of 4 numbers")
     check_error(ask(H=[0.0] * 5 + ["x"]), 400, "H must be a list of 6 numbers")
     check_error(ask(H=[0.0] * 5 + [True]), 400, "H must be a list of 6 numbers")
+    check_error(ask(H=[0.0] * 5 + [10**400]), 400, "H must be finite")
     check_error(ask(counts="2"), 400, "counts must be 2 whole numbers")
     check_error(ask(counts="2 999999"), 400, "counts")
     check_error(ask(b=[0.0, 0.0]), 400, "b")

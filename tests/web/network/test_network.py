@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import neuralcollapse as nc
@@ -101,6 +102,8 @@ def test_files_of_every_kind(arrays, tmp_path):
     assert network["gauges"][0]["value"] == pytest.approx(whole.nc1)
     assert network["gauges"][0]["interval"] is not None
     assert network["view"] is not None
+    np.savez(tmp_path / "foreign.npz", features=features.astype(">f8"), labels=labels.astype(">i8"), weight=weight)
+    assert network_of_files([tmp_path / "foreign.npz"]).frames[0]["network"]["view"] is not None
     names = np.array(["ant", "bee", "cat", "dog", "elk"])[labels]
     np.savez(tmp_path / "named.npz", features=features, labels=names)
     named = network_of_files([tmp_path / "named.npz"]).frames[0]["network"]
@@ -116,6 +119,35 @@ def test_files_of_every_kind(arrays, tmp_path):
     summed = network_of_files([tmp_path / "sums.safetensors"]).frames[0]["network"]
     assert summed["view"] is None
     assert summed["gauges"][0]["value"] == pytest.approx(whole.nc1)
+
+
+def test_layers_in_a_file_are_read_as_features_are(arrays, tmp_path):
+    """Labels may be text, digits too, or say that a sample is to be left out; the file says how coarse it is."""
+    features, labels, weight = arrays
+    for names in (["ant", "bee", "cat", "dog", "elk"], ["1", "2", "3", "4", "5"]):
+        words = np.array(names)[labels]
+        np.savez(tmp_path / "text.npz", **{"features.a": features, "features.b": features}, labels=words)
+        np.savez(tmp_path / "plain.npz", features=features, labels=words)
+        plain, text = (network_of_files([tmp_path / f"{name}.npz"]).frames[0]["network"] for name in ("plain", "text"))
+        assert plain["names"] == text["names"] == names
+        assert plain["view"] == text["view"]
+    left = np.where(np.arange(86) % 4 == 0, -100, labels)
+    np.savez(tmp_path / "left.npz", **{"features.a": features, "labels": left, "weight": weight})
+    network = network_of_files([tmp_path / "left.npz"]).frames[0]["network"]
+    assert network["samples"] == int((left >= 0).sum())
+    assert set(network["view"]["labels"]) == set(range(5))
+    means = np.eye(5, 8)
+    means[4] = means[3] + 1e-3 * np.eye(8)[6]  # apart by less than a rounding of bfloat16
+    rows = torch.from_numpy(means[labels] + 1e-4 * features).float()
+    tensors = {"features.a": rows, "labels": torch.from_numpy(labels)}
+    save_file(tensors, tmp_path / "fine.safetensors")
+    save_file(tensors, tmp_path / "coarse.safetensors", {"precision": "bfloat16"})
+    values = {
+        name: network_of_files([tmp_path / f"{name}.safetensors"]).frames[0]["network"]["layers"][0]["nc1"]
+        for name in ("fine", "coarse")
+    }
+    assert values["coarse"] == nc.measure(rows, torch.from_numpy(labels), precision=torch.bfloat16).nc1
+    assert values["coarse"] < 0.5 * values["fine"]
 
 
 def test_many_classes_and_few_samples_are_drawn(tmp_path):

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+import torch
 
 import neuralcollapse as nc
 from neuralcollapse.cli import main
@@ -201,6 +202,13 @@ def test_tables_take_rows_of_different_columns():
     assert table_of("t", []) is None
 
 
+def test_a_run_measured_on_other_data_alone_has_no_curves(tmp_path):
+    folder = make_run(tmp_path / "run")
+    row = {"epoch": 1, "split": "elsewhere", "loss": 1.0, "accuracy": 0.5}
+    (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert 'class="result"' in nc.report.write(folder, tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_an_unfinished_run_says_so(tmp_path):
     make_run(tmp_path / "run")
     (tmp_path / "run" / "done.json").unlink()
@@ -244,6 +252,14 @@ def _broken(tmp_path):
     folder = make_run(tmp_path / "run")
     (folder / "metrics.jsonl").write_text('{"epoch": 1}\n', encoding="utf-8")
     yield (folder,), "metrics.jsonl"
+    row = {"epoch": 1, "split": "train", "loss": "small", "accuracy": 1}
+    (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    yield (folder,), f"{folder}: not what a training leaves"
+    (folder / "metrics.jsonl").write_text("", encoding="utf-8")
+    (folder / "done.json").write_text('{"theory": {"predicted": {}}}', encoding="utf-8")
+    yield (folder,), f"{folder}: not what a training leaves"
+    (folder / "done.json").write_text('{"theory": null, "checksum": "0"}', encoding="utf-8")
+    yield (folder,), "done.json: cannot be used"
     (folder / "plan.json").write_text('{"epochs": 0}', encoding="utf-8")
     yield (folder,), "plan.json"
 
@@ -266,6 +282,36 @@ def test_the_command_names_file_and_size(tmp_path, capsys):
     assert re.search(r"wrote .*page.html \(\d\.\d MB\)", capsys.readouterr().out.replace("\n", ""))
     assert main(["report", str(folder), "--out", str(tmp_path)]) == 2
     assert "is a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (nc.ufm.RegressionUFM([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], 3, 0.1, 0.1), "3 targets of 2 numbers, d = 3?"),
+        (nc.ufm.RegularizedUFM("ce", 3, [2, 1, 1], 4, 0.0, 0.01), "K = 3, n = 2, 1, 1, d = 4?"),
+    ],
+)
+def test_solves_of_every_model_are_shown(tmp_path, problem, words):
+    """Those without classes, too, and those whose minimum is not attained."""
+    nc.ufm.solve(problem, max_iter=5).save(tmp_path / "trace")
+    text = nc.report.write(tmp_path / "trace", tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"global minimum of the {problem.kind} model with {words}" in text
+
+
+def test_a_page_of_reports_takes_reports(tmp_path):
+    report = nc.measure(torch.eye(4).repeat(2, 1), torch.arange(4).repeat(2))
+    text = nc.report.write_measured({"": report}, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<h2>" not in text
+    for wrong in (report, [report], {"a": 3}):
+        with pytest.raises(TypeError, match="reports must be reports by name, got"):
+            nc.report.write_measured(wrong, tmp_path / "r.html")
+    with pytest.raises(TypeError, match="out must be the path of a file, got 3"):
+        nc.report.write_measured({"": report}, 3)
+
+
+def test_a_solve_of_which_nothing_was_recorded_has_no_curves(tmp_path):
+    nc.ufm.solve(nc.ufm.NormalizedUFM("ce", 3, 2, 4), record=()).save(tmp_path / "trace")
+    assert 'class="result"' in nc.report.write(tmp_path / "trace", tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_folders_given_twice_appear_once(tmp_path):

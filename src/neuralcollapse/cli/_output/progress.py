@@ -2,6 +2,7 @@
 
 import os
 import time
+from shlex import quote
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
     from ...training import Plan, Run
     from ...training import Progress as Step
 
-__all__ = ["Bar", "CountBar", "DownloadBar", "StudiesBar", "TrainingBar", "clock"]
+__all__ = ["Bar", "CountBar", "DownloadBar", "FilesBar", "StudiesBar", "TrainingBar", "clock"]
+
+FILE_SECONDS, LINE_SECONDS = 10.0, 30.0
+"""Between plain lines, of files and of cells."""
+MARKS = {"holds": "green", "contradicted": "red", "underpowered": "yellow"}
+REFRESH_SECONDS = 0.25
+HEADLINE = ("accuracy", "nc1", "nc2", "nc3", "nc4_mismatch")
 
 Shown = TypeVar("Shown", bound="Bar")
 
@@ -70,15 +77,38 @@ class CountBar(Bar):
         columns = (text_column(unit), text_column("{task.fields[count]}"), BarColumn())
         super().__init__(*columns, text_column("{task.fields[text]}"), TimeElapsedColumn(), count="", text="")
         self.bar.live.transient = True
-        self._unit, self._total = unit, total
+        self._unit, self._total = unit, total  # 0 where only the start is looked at
         self._next_line = 0.0
 
     def __call__(self, done: int, text: str) -> None:
         """How many are done."""
-        self.bar.update(self.task, completed=done / self._total, count=f"{done}/{self._total}", text=text)
+        self.bar.update(self.task, completed=done / (self._total or 1), count=f"{done}/{self._total}", text=text)
         if self.bar.disable and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + 1
             self.console.print(f"{self._unit} {done} of {self._total}: {text}", soft_wrap=True)
+
+
+class FilesBar(Bar):
+    """Files that are measured, for more than one; called with how many are done, and of how many."""
+
+    def __init__(self) -> None:
+        text, left = text_column("measuring {task.fields[text]}"), text_column("{task.fields[left]}")
+        super().__init__(text, BarColumn(), left, text="", left="")
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> "FilesBar":
+        return self  # nothing is shown before there is a second file
+
+    def __call__(self, done: int, total: int) -> None:
+        """How many are done."""
+        if total > 1:
+            self.bar.start()  # once: later calls change nothing
+        share = done / total
+        left, text = self.time_left(share), f"{done}/{total}"
+        self.bar.update(self.task, completed=share, text=text, left=left)
+        if self.bar.disable and time.monotonic() - self._last_line >= FILE_SECONDS:
+            self._last_line = time.monotonic()
+            self.console.print(f"measuring {text}{', ' + left if left else ''}")
 
 
 class DownloadBar(Bar):
@@ -97,10 +127,6 @@ class DownloadBar(Bar):
             if self.bar.disable:
                 self.console.print(f"fetching {file} ({total:,} bytes)")
         self.bar.update(self._files[file], completed=done)
-
-
-LINE_SECONDS = 30.0
-MARKS = {"holds": "green", "contradicted": "red", "underpowered": "yellow"}
 
 
 class StudiesBar(Bar):
@@ -139,10 +165,6 @@ class StudiesBar(Bar):
         for name, error in outcome.failures.items():
             console.print(f"  failed: {name}: {error}")
         console.print(f"  picture: {outcome.folder / 'figure.svg'}")
-
-
-REFRESH_SECONDS = 0.25
-HEADLINE = ("accuracy", "nc1", "nc2", "nc3", "nc4_mismatch")
 
 
 class TrainingBar(Bar):
@@ -186,9 +208,10 @@ class TrainingBar(Bar):
         for split in ("train", "test"):
             rows = [row for row in run.history if row["split"] == split]
             if rows:
-                shown = [f"{name} {rows[-1][name]:.3g}" for name in HEADLINE if rows[-1].get(name) is not None]
+                last = {name: rows[-1][name] for name in HEADLINE if rows[-1].get(name) is not None}
+                shown = (f"{name} {value:{'.4f' if name == 'accuracy' else '.3g'}}" for name, value in last.items())
                 self.line(f"  {split}: {', '.join(shown)}")
-        say_next(f"neuralcollapse report {run.folder} --out report.html")
+        say_next(f"neuralcollapse report {quote(str(run.folder))} --out report.html")
 
     def line(self, text: str) -> None:
         """One line."""

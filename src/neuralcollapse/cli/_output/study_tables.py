@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from ...studies import Claim, Planned, Profile, Study
 
-__all__ = ["figures_of", "parts_of", "print_list", "print_study", "study_facts", "verdicts_in"]
+__all__ = ["figures_in_words", "parts_in_words", "print_list", "print_study", "study_facts", "verdicts_in"]
 
 SEED = "seed"
 SOURCES = {"text": "from the paper's text", "code": "from its released code", "guess": "our guess"}
 
 
-def figures_of(study: "Study") -> str:
+def figures_in_words(study: "Study") -> str:
     """Such as "figures 3, 6, table 2"."""
     plain = [figure for figure in study.figures if figure[:1].isdigit()]
     words = [f"{'figure' if len(plain) == 1 else 'figures'} {', '.join(plain)}"] if plain else []
@@ -35,7 +35,7 @@ class Judged(NamedTuple):
     words: str
 
 
-def parts_of(study: "Study") -> str:
+def parts_in_words(study: "Study") -> str:
     """How many things the paper says: "5 parts"."""
     count = sum(claim.kind == "paper" for claim in study.claims)
     return f"{count} part{'' if count == 1 else 's'}"
@@ -66,8 +66,8 @@ def print_list(console: "Console", every: Sequence["Study"], verdicts: Mapping[s
         said = verdicts.get(one.id)
         head = Text(one.id, style="bold")
         for words, style in (
-            (said.words, MARKS.get(said.verdict, "")) if said else (parts_of(one), ""),
-            (figures_of(one), ""),
+            (said.words, MARKS.get(said.verdict, "")) if said else (parts_in_words(one), ""),
+            (figures_in_words(one), ""),
             (one.costs["desk"], ""),
         ):
             if words and head.cell_len + 2 + len(words) <= console.width:
@@ -120,7 +120,7 @@ def print_study(console: "Console", study: "Study", profile: "Profile", planned:
     def say_symbols(text: str, indent: int = 0) -> None:
         say(typeset(text), indent)
 
-    console.print(styled_text((study.id, "bold"), f"  ({study.paper} paper, {figures_of(study)})"))
+    console.print(styled_text((study.id, "bold"), f"  ({study.paper} paper, {figures_in_words(study)})"))
     say_symbols(study.question)
     console.print()
     say(f"What is claimed ({study.costs[profile]} at profile {profile}):")

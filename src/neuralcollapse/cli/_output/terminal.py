@@ -5,7 +5,6 @@ In a pipe a table has all its columns, separated by tabs.
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,9 +12,6 @@ from rich.progress import TextColumn
 from rich.text import Text
 
 from ..._support.theme import look_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 __all__ = [
     "at_a_word",
@@ -100,10 +96,9 @@ def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
     return chosen
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], console: "Console | None" = None) -> list[str]:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console | None = None) -> list[str]:
     """Show a table and return the names of the columns that there was no room for."""
     from rich.table import Table
-    from rich.text import Text
 
     screen = console or terminal()
     chosen = fitting(columns, rows, screen.width)

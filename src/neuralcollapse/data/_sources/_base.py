@@ -85,6 +85,11 @@ class Source(ABC):
         """Read the set from below ``root`` (which an embedded set ignores)."""
 
     @property
+    def unfetchable(self) -> str:
+        """Why it cannot be fetched, and what to do instead; empty where it can."""
+        return "" if self.downloads else self.how_to_get
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The parameters that are not at their default."""
         values = {entry.name: (getattr(self, entry.name), entry.default) for entry in fields(self)}

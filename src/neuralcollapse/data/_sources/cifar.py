@@ -50,6 +50,11 @@ class _CIFAR(ImageSource):
         if self.layout != "auto" and self.layout not in self.layouts:
             raise ValueError(f"layout must be one of auto, {', '.join(self.layouts)}, got {describe(self.layout)}")
 
+    @property
+    def unfetchable(self) -> str:
+        """The official address gives the pickle layout."""
+        return "its address gives the pickle layout: leave out layout=binary" if self.layout == "binary" else ""
+
     def locate(self, root: Path) -> list[Path] | None:
         """The batches of the first layout that is complete."""
         layout = self._layout(root)

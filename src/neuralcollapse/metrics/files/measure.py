@@ -6,8 +6,8 @@ once more against the merged statistics. No shard leaves the process that reads 
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,9 +27,9 @@ from ..selection import Selection
 from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
 from .engines import EngineName, Progress, in_order, reported, worker_count
 from .finished import asked_of, finished_passes, keep, key_of
-from .shards import Collection, Shard, collect, encode, find_files, label_names
+from .shards import Collection, Shard, all_label_names, collect, encode, find_files, named_errors
 
-__all__ = ["measure_files"]
+__all__ = ["measure_files", "measure_shard"]
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ def measure_files(
     if weight is None:
         weight, bias = found.array("weight"), found.array("bias") if bias is None else bias
     other = found.array("out_of_distribution")
-    names = _all_names(found.shards)
     if len(found.shards) == 1 and not found.statistics and out is None:
-        return _with_names(_report_on_one(found.shards[0], weight, bias, settings, num_classes, names, other), names)
+        return measure_shard(found.shards[0], weight, bias, settings, num_classes, other)
+    names = all_label_names(found.shards)
     job, notes = _planned_job(found, weight, num_classes, names, settings)
     matrix, vector = as_classifier(weight, bias, job.num_classes, job.dim)
     mean = None if other is None else out_of_distribution_mean(other, job.dim)
@@ -146,39 +146,25 @@ def measure_files(
     return _with_names(replace(report, notes=(*report.notes, *notes)), names)
 
 
-def _report_on_one(
+def measure_shard(
     shard: Shard,
     weight: Array | None,
     bias: Array | None,
     settings: Settings,
-    num_classes: int | None,
-    names: tuple[str, ...] | None,
-    other: Array | None,
+    num_classes: int | None = None,
+    other: Array | None = None,
 ) -> CollapseReport:
-    """A single shard, as :func:`measure` has it."""
+    """A single shard, as :func:`measure` has it; labels may be text, and the file may say what it was rounded to."""
+    names = all_label_names([shard])
     features, labels = shard.read()
     if names is not None and num_classes is None and weight is None:
         num_classes = len(names)
-    with _named_errors(shard.name), torch.no_grad():
+    with named_errors(shard.name), torch.no_grad():
         source = as_rows("features", features)
         targets = as_labels(encode(labels, names), source.rows)
         mean = None if other is None else out_of_distribution_mean(other, source.dim)
         settings = replace(settings, precision=_precision_of(shard, settings.precision))
-        return report_on(source, targets, weight, bias, settings, num_classes, mean)
-
-
-def _all_names(shards: Sequence[Shard]) -> tuple[str, ...] | None:
-    """The class names of all shards in alphabetical order; ``None`` where labels are numbers."""
-    names: set[str] = set()
-    kinds = set()
-    for shard in shards:
-        with _named_errors(str(shard.labels[0])):
-            found = label_names(shard.read_labels())
-        kinds.add(found is None)
-        names |= found or set()
-    if len(kinds) > 1:
-        raise ValueError("labels must be text in all files or numbers in all files")
-    return tuple(sorted(names)) if kinds == {False} else None
+        return _with_names(report_on(source, targets, weight, bias, settings, num_classes, mean), names)
 
 
 def _with_names(report: CollapseReport, names: Sequence[str] | None) -> CollapseReport:
@@ -186,16 +172,6 @@ def _with_names(report: CollapseReport, names: Sequence[str] | None) -> Collapse
         return report
     called = tuple(names[int(number)] if int(number) < len(names) else number for number in report.per_class.names)
     return replace(report, per_class=replace(report.per_class, names=called))
-
-
-@contextmanager
-def _named_errors(name: str) -> Iterator[None]:
-    """Errors that say which file they are about."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        text = str(error)
-        raise type(error)(text if text.startswith(name) else f"{name}: {text}") from error
 
 
 def _planned_job(
@@ -240,7 +216,7 @@ def _precision_of(shard: Shard, given: torch.dtype | None) -> torch.dtype | None
 
 def _statistics_of(shard: Shard, job: ShardJob) -> list[ClassStatistics]:
     """The statistics of a shard, one for each group."""
-    with _named_errors(shard.name), torch.no_grad():
+    with named_errors(shard.name), torch.no_grad():
         torch.set_num_threads(job.threads)
         features, labels = shard.read()
         statistics, precision = job.statistics(), _precision_of(shard, job.settings.precision)
@@ -250,7 +226,7 @@ def _statistics_of(shard: Shard, job: ShardJob) -> list[ClassStatistics]:
 
 def _second_pass_of(shard: Shard, job: ShardJob, second: "SecondPass | Path") -> list[SecondPass]:
     """A second pass over a shard, and its groups; ``second`` is an empty one, or the file that holds it."""
-    with _named_errors(shard.name):
+    with named_errors(shard.name):
         torch.set_num_threads(job.threads)
         fresh = GroupedSecondPass(
             _unpacked(second) if isinstance(second, Path) else second, job.settings.interval_groups
@@ -275,7 +251,7 @@ def _first_pass(
 ) -> "ClassStatistics | GroupedStatistics":
     total = job.statistics()
     for file in found.statistics:
-        with _named_errors(str(file)):
+        with named_errors(str(file)):
             _merge(total, [ClassStatistics.load(file)])
     places = [None if out is None else out / key_of(shard, job.facts) for shard in found.shards]
     kept = finished_passes(ClassStatistics, places, job.count)
@@ -286,7 +262,7 @@ def _first_pass(
         if parts is None:
             parts = next(results)
             keep(places[number], parts)
-        with _named_errors(found.shards[number].name):
+        with named_errors(found.shards[number].name):
             _merge(total, parts)
         tick()
     return total
@@ -334,7 +310,7 @@ def _second_pass(
             if parts is None:
                 parts = next(results)
                 keep(place, parts)
-            with _named_errors(found.shards[number].name):
+            with named_errors(found.shards[number].name):
                 result.merge(parts)
             tick()
     return result

@@ -3,7 +3,8 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,18 @@ from ..._support.checks import describe
 from ..accumulators.statistics import holds_statistics
 from .arrays import SUFFIXES, Array, open_arrays
 
-__all__ = ["ROLES", "Collection", "Shard", "collect", "encode", "find_files", "label_names"]
+__all__ = [
+    "ROLES",
+    "Collection",
+    "Shard",
+    "all_label_names",
+    "collect",
+    "encode",
+    "find_files",
+    "label_names",
+    "layers_in",
+    "named_errors",
+]
 
 ROLES = {
     "features": ("features", "X", "x", "embeddings", "embedding", "feature"),
@@ -27,6 +39,8 @@ ROLES = {
 }
 POSITIONS = ("features", "labels", "weight", "bias")
 """What ``.npy`` files are whose names do not say."""
+LAYER = "features."
+"""What the names of arrays begin with that are features of a layer each."""
 
 PathLike = str | os.PathLike[str]
 
@@ -131,6 +145,16 @@ def collect(files: Sequence[Path]) -> Collection:
     return Collection(tuple(shards), tuple(statistics), others)
 
 
+def layers_in(file: Path) -> dict[str, Shard]:
+    """The arrays ``features.NAME`` of a file by name, each a shard with the file's labels; empty without any."""
+    held = open_arrays(file).keys()
+    layers = [name for name in held if name.startswith(LAYER) and name != LAYER]
+    labels = _name_of_role("labels", held)
+    if layers and labels is None:
+        raise ValueError(f"{file}: no array 'labels' (it holds: {', '.join(held)})")
+    return {name.removeprefix(LAYER): Shard((file, name), (file, labels or "")) for name in layers}
+
+
 def _name_of_role(role: str, names: Iterable[str]) -> str | None:
     present = set(names)
     return next((name for name in ROLES[role] if name in present), None)
@@ -184,6 +208,30 @@ def label_names(labels: Array) -> set[str] | None:
             raise TypeError("labels must be integers or text")
         return set(values.tolist())
     return None
+
+
+def all_label_names(shards: Sequence[Shard]) -> tuple[str, ...] | None:
+    """The class names of all shards in alphabetical order; ``None`` where labels are numbers."""
+    names: set[str] = set()
+    kinds = set()
+    for shard in shards:
+        with named_errors(str(shard.labels[0])):
+            found = label_names(shard.read_labels())
+        kinds.add(found is None)
+        names |= found or set()
+    if len(kinds) > 1:
+        raise ValueError("labels must be text in all files or numbers in all files")
+    return tuple(sorted(names)) if kinds == {False} else None
+
+
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """Errors that say which file they are about."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        raise type(error)(text if text.startswith(name) else f"{name}: {text}") from error
 
 
 def encode(labels: Array, names: Sequence[str] | None) -> Int[Tensor, " N"]:

@@ -1,7 +1,7 @@
 """What the page offers: losses with their parameters, methods, limits. All of it read off the registries."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from ... import __version__, losses
@@ -38,8 +38,8 @@ def describe_page(results: bool, places: Sequence[str] = ()) -> JSONObject:
         "methods": {kind: methods(_example(kind, declared)) for kind, declared in models.items()},
         "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},
         "limits": {
-            "optimum": _optimum.LIMITS.to_dict(),
-            "solve": {**_solve.LIMITS.to_dict(), "max_iter": _solve.MAX_ITER, "seconds": _solve.MAX_SECONDS},
+            "optimum": asdict(_optimum.LIMITS),
+            "solve": {**asdict(_solve.LIMITS), "max_iter": _solve.MAX_ITER, "seconds": _solve.MAX_SECONDS},
             "upload": LARGEST_UPLOAD,
         },
         "suffixes": SUFFIXES,

@@ -34,7 +34,7 @@ from ._about import describe_page
 from ._collapse import describe_certificate, describe_least
 from ._fields import Fields
 from ._landscape import describe_phases, describe_slice
-from ._network import LARGEST_UPLOAD, Board, Upload, describe_files, describe_place, parts_of
+from ._network import LARGEST_UPLOAD, Board, Upload, describe_files, describe_place, uploads_in
 from ._optimum import describe_optimum
 from ._results import ResultsFolder, UnknownStudyError
 from ._solve import InterruptedSolveError, SolveRequest
@@ -196,7 +196,7 @@ class Pages:
     async def _measure(self, request: Request) -> Response:
         _check_type(request, "application/octet-stream")
         length = _stated_length(request, LARGEST_UPLOAD)
-        parts = parts_of(_query_pairs(request), length)
+        parts = uploads_in(_query_pairs(request), length)
         with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder:
             home = Path(folder)
             whole = home / "body"

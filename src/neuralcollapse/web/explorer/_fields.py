@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -78,7 +79,10 @@ class Fields:
         size = math.prod(shape)
         if not isinstance(value, list) or len(value) != size or not all(type(x) in (int, float) for x in value):
             raise ValueError(f"{name} must be a list of {size} numbers")
-        block = torch.tensor(value, dtype=torch.float64)
+        try:
+            block = torch.tensor(value, dtype=torch.float64)
+        except OverflowError:  # a whole number beyond all floats
+            raise ValueError(f"{name} must be finite") from None
         if not bool(torch.isfinite(block).all()):
             raise ValueError(f"{name} must be finite")
         return block.view(shape)
@@ -97,15 +101,14 @@ class Fields:
         return value
 
 
+@dataclass(frozen=True)
 class Limits:
     """The sizes up to which a request is answered."""
 
-    def __init__(self, classes: int, per_class: int, dim: int, samples: int | None = None):
-        self.classes, self.per_class, self.dim, self.samples = classes, per_class, dim, samples
-
-    def to_dict(self) -> dict[str, int | None]:
-        """For the page's fields."""
-        return {"classes": self.classes, "per_class": self.per_class, "dim": self.dim, "samples": self.samples}
+    classes: int
+    per_class: int
+    dim: int
+    samples: int | None = None
 
 
 def problem_of(fields: Fields, limits: Limits) -> Problem:
@@ -126,14 +129,14 @@ def problem_of(fields: Fields, limits: Limits) -> Problem:
         raise ValueError(f"classes times per_class must be at most {limits.samples}, got {classes * per_class}")
     sizes = {"num_classes": classes, "per_class": per_class, "dim": dim}
     values = {
-        field.name: sizes[field.name] if field.name in sizes else _value_of(fields, field)
+        field.name: sizes[field.name] if field.name in sizes else _given_value(fields, field)
         for field in known[kind]
         if field.name in sizes or not (field.quiet or field.or_none) or fields.has(field.flag)
     }
     return problems[kind](**values)
 
 
-def _value_of(fields: Fields, field: ModelField) -> Any:
+def _given_value(fields: Fields, field: ModelField) -> Any:
     """A field that is no size, within what the page answers."""
     if field.kind == "loss":
         return losses.logit_loss(fields.word(field.flag))

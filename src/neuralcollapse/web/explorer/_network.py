@@ -13,7 +13,7 @@ from ...metrics.files.arrays import SUFFIXES
 from ..network import network_of_files, network_of_run
 from ._fields import Fields
 
-__all__ = ["LARGEST_UPLOAD", "SUFFIXES", "Board", "Upload", "describe_files", "describe_place", "parts_of"]
+__all__ = ["LARGEST_UPLOAD", "SUFFIXES", "Board", "Upload", "describe_files", "describe_place", "uploads_in"]
 
 LARGEST_UPLOAD = 200 << 20
 LARGEST_UNPACKED = 1 << 30
@@ -30,7 +30,7 @@ class Upload:
     size: int
 
 
-def parts_of(pairs: Sequence[tuple[str, str]], length: int) -> list[Upload]:
+def uploads_in(pairs: Sequence[tuple[str, str]], length: int) -> list[Upload]:
     """The files of a request by its fields ``name`` and ``size``, which come in pairs; one file needs no size."""
     names = [value for key, value in pairs if key == "name"]
     sizes = [value for key, value in pairs if key == "size"]

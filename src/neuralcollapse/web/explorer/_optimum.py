@@ -12,7 +12,8 @@ from torch import Tensor
 from ..._support.files import JSONObject
 from ..._support.numerics import svd
 from ...landscape import psi, xi
-from ...losses import LogitLoss
+from ...losses import SquaredError
+from ...metrics import class_means
 from ...ufm import (
     ContrastiveUFM,
     NormalizedUFM,
@@ -25,7 +26,7 @@ from ...ufm import (
 from ._fields import Fields, Limits, problem_of
 from ._sentences import command, dimension_sentence, formula_sentence, regime_sentence
 
-__all__ = ["LIMITS", "class_rows", "describe_optimum", "flat_view"]
+__all__ = ["LIMITS", "describe_optimum", "flat_view"]
 
 LIMITS = Limits(classes=100, per_class=1000, dim=1000)
 POINTS = 121
@@ -43,7 +44,7 @@ def describe_optimum(fields: Fields) -> JSONObject:
         "reason": reason,
         "optimum": None if optimum is None else optimum.to_dict(),
         "meaning": "" if optimum is None else regime_sentence(problem, optimum.regime),
-        "formula": formula_sentence(problem),
+        "formula": formula_sentence(problem, optimum),
         "lower_bound": None if optimum is not None else _bound_from_more_dimensions(problem),
         "dimension": dimension_sentence(problem),
         "by_dimension": _by_dimension(problem),
@@ -70,7 +71,7 @@ def _bound_from_more_dimensions(problem: Problem) -> float | None:
 
 def _by_dimension(problem: Problem) -> JSONObject | None:
     """The closed-form value for d up to K + 2, where one is known below d = K-1: for the squared error."""
-    if not isinstance(problem, RegularizedUFM) or problem.loss.contrastive:
+    if not isinstance(problem, RegularizedUFM) or not isinstance(problem.loss, SquaredError) or problem.nonnegative:
         return None
     top = problem.num_classes + 2
     dims = sorted({round(d) for d in np.linspace(1, top, min(top, 24))})
@@ -83,11 +84,11 @@ def _grams(problem: Problem, optimum: Optimum) -> JSONObject:
     blocks = {"means": optimum.mean_gram}
     if problem.has_classifier:
         blocks = {"weight": optimum.weight_gram, **blocks}
-    return {name: _five_digits(gram) for name, gram in blocks.items()}
+    return {name: _six_digits(gram) for name, gram in blocks.items()}
 
 
-def _five_digits(array: Tensor) -> list[list[float]]:
-    """Five digits of the largest entry: enough for a picture."""
+def _six_digits(array: Tensor) -> list[list[float]]:
+    """Six digits of the largest entry, and as many places of the others: enough for a picture."""
     largest = float(array.abs().max())
     digits = 5 - math.floor(math.log10(largest)) if largest > 0 else 0
     return np.round(array.numpy(), digits).tolist()
@@ -126,20 +127,12 @@ def unit_scale(rows: Tensor) -> Tensor:
     return rows / longest if longest > 0 else rows
 
 
-def class_rows(problem: Problem, point: Point) -> Tensor:
-    """The class means of H (K, d)."""
-    counts = torch.tensor(problem.counts, dtype=torch.float64)[:, None]
-    return torch.zeros(problem.num_classes, problem.dim, dtype=torch.float64).index_add(0, problem.labels, point.H) / (
-        counts
-    )
-
-
 def _view_of_optimum(problem: Problem, optimum: Optimum) -> JSONObject | None:
     """Classifier and class means where three dimensions can show them: K <= 4, or d <= 3."""
     if (problem.num_classes > 4 and problem.dim > 3) or optimum.regime == "zero":
         return None
     point = optimum.point
-    means = class_rows(problem, point)
+    means = class_means(point.H, problem.labels)
     view = flat_view(point.W, means)
     return {
         "weight": None if point.W is None else view.rows(unit_scale(point.W)),
@@ -168,9 +161,14 @@ def _curve_facts(name: str, title: str, x: ArrayLike, y: ArrayLike, labels: tupl
 
 def _curves_of(problem: Problem, optimum: Optimum | None) -> list[JSONObject]:
     if isinstance(problem, RegularizedUFM):
-        return _decay_curves(problem) if problem.loss.contrastive else _ray_curves(problem, optimum)
+        symmetric = problem.balanced and not problem.nonnegative and problem.loss.depends_on_margins
+        broken = optimum is not None and optimum.regime == "broken symmetry"
+        return _decay_curves(problem) if symmetric and not broken else _ray_curves(problem, optimum)
+    if not problem.balanced:
+        return []
     if isinstance(problem, NormalizedUFM):
-        return [*_margin_curve(problem), *_by_temperature(problem)]
+        code = optimum is not None and problem.dim < problem.num_classes - 1  # its pairs have margins of their own
+        return [*([] if code else _margin_curve(problem)), *_by_temperature(problem)]
     assert isinstance(problem, ContrastiveUFM)
     return [_cosine_curve(problem), *_by_temperature(problem)]
 
@@ -207,7 +205,7 @@ def _decay_curves(problem: RegularizedUFM) -> list[JSONObject]:
 
 
 def _ray_curves(problem: RegularizedUFM, optimum: Optimum | None) -> list[JSONObject]:
-    """The objective at c times the optimum's W and H, for losses without a margin form."""
+    """The objective at c times the optimum's W and H, where no single margin says it all."""
     if optimum is None or optimum.logit_scale == 0 or problem.num_samples * problem.dim > LARGEST_RAY:
         return []
     point = optimum.point
@@ -220,7 +218,7 @@ def _ray_curves(problem: RegularizedUFM, optimum: Optimum | None) -> list[JSONOb
 def _margin_curve(problem: NormalizedUFM) -> list[JSONObject]:
     """ell(a), with the largest margin that unit rows allow."""
     loss, count = problem.loss, problem.num_classes
-    if not (isinstance(loss, LogitLoss) and loss.contrastive):
+    if not loss.depends_on_margins:
         return []
     largest = count * problem.temperature / (count - 1)
     best = min(largest, critical_temperature(loss, count) * count / (count - 1))
@@ -261,7 +259,7 @@ def _by_temperature(problem: NormalizedUFM | ContrastiveUFM) -> list[JSONObject]
         return []
     values = [math.nan if one is None else one.value for one in found]
     marks = [{"x": problem.temperature, "text": "τ"}]
-    if isinstance(problem, NormalizedUFM) and problem.loss.contrastive:
+    if isinstance(problem, NormalizedUFM) and problem.loss.depends_on_margins:
         critical = critical_temperature(problem.loss, problem.num_classes)
         if critical <= temperatures[-1]:
             marks.append({"x": critical, "text": "critical τ"})

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ..._support.files import JSONObject
+from ...metrics import class_means
 from ...ufm import Problem, Trace, solve
 from ._fields import Fields, Limits, problem_of
-from ._optimum import class_rows, flat_view
+from ._optimum import flat_view
 from ._sentences import command
 
 __all__ = ["LIMITS", "MAX_ITER", "InterruptedSolveError", "SolveRequest"]
@@ -103,7 +104,7 @@ class SolveRequest:
             if part.iterations == iterations:
                 points[iterations] = part.point
         last = trace.point
-        view = flat_view(last.W, class_rows(self.problem, last))
+        view = flat_view(last.W, class_means(last.H, self.problem.labels))
         chosen = torch.linspace(0, self.problem.num_samples - 1, min(DRAWN_SAMPLES, self.problem.num_samples)).long()
         # One scale for all frames, so that growth can be seen: the last point's, unless that is nearly zero.
         weight_scale = _longest_row([point.W for point in points.values()], last.W)

@@ -13,11 +13,14 @@ from torch import Tensor, nn
 from ..._support.files import JSONObject
 from ...data import load
 from ...metrics import CollapseReport, measure, measure_files, measure_layers, open_arrays
-from ...metrics.files.shards import collect, encode, find_files
+from ...metrics.files.arrays import Array
+from ...metrics.files.measure import measure_shard
+from ...metrics.files.shards import ROLES, Shard, all_label_names, collect, encode, find_files, layers_in
 from ...metrics.hooks.batches import BatchReader, Forward, LabelsOf
 from ...metrics.hooks.heads import unwrapped
 from ...metrics.hooks.run import ModelRun, check_model
 from ...metrics.measurement import Measurement, Options, SharedHead
+from ...metrics.settings import Settings
 from ...models import create
 from ...training import Run
 from ...training.run import net_of
@@ -61,22 +64,19 @@ def network_of_files(paths: Sequence[str | Path], title: str | None = None) -> N
     """Features and labels in files of any kind that :func:`neuralcollapse.measure_files` takes, measured together."""
     files = find_files(list(paths))
     name = title or (files[0].name if len(files) == 1 else f"{len(files)} files")
-    layers = _layers_in(files)
-    if layers is not None:
-        return Network(name, (frame("", None, layers),))
+    layers = layers_in(files[0]) if len(files) == 1 else {}
+    if layers:
+        return Network(name, (frame("", None, _network_of_layers(files[0], layers)),))
     found = collect(files)
     report = measure_files(list(files), intervals=None if found.statistics else LEVEL, memory_limit=MEMORY, workers=1)
-    features, labels, notes = None, None, list(_unread(files, found.others))
-    if found.shards:
-        features, labels, cut = _rows_for_pictures(found.shards, report)
-        notes += [f"pictures show {features.shape[0]} of the samples, spread evenly"] if cut else []
-    network = describe_network(report, features, labels, _tensor_or_none(found.array("weight")), notes=notes)
+    features, labels, notes = _rows_for_pictures(found.shards, report) if found.shards else (None, None, [])
+    weight = found.array("weight")
+    notes = [*_unread(files), *notes]
+    network = describe_network(report, features, labels, None if weight is None else _as_tensor(weight), notes=notes)
     return Network(name, (frame("", None, network),))
 
 
-def _unread(files: Sequence[Path], others: Mapping[str, Any]) -> Iterable[str]:
-    from ...metrics.files.shards import ROLES
-
+def _unread(files: Sequence[Path]) -> Iterable[str]:
     known = {name for names in ROLES.values() for name in names} | {"array"}
     for file in files:
         extra = sorted(set(open_arrays(file).keys()) - known)
@@ -84,10 +84,9 @@ def _unread(files: Sequence[Path], others: Mapping[str, Any]) -> Iterable[str]:
             yield f"not read: {', '.join(extra)}"
 
 
-def _rows_for_pictures(shards: Sequence[Any], report: CollapseReport) -> tuple[Tensor, Tensor, bool]:
-    """Rows of all shards for pictures, spread evenly, with labels as the report counts its classes."""
-    per_class = report.per_class
-    names = None if per_class is None or all(name.isdecimal() for name in per_class.names) else per_class.names
+def _rows_for_pictures(shards: Sequence[Shard], report: CollapseReport) -> tuple[Tensor, Tensor, list[str]]:
+    """Rows of all shards for pictures, spread evenly, with labels as the report counts its classes; what to note."""
+    names = all_label_names(shards)
     parts: list[tuple[Tensor, Tensor]] = []
     each = max(1, PICTURE_ROWS // len(shards))
     cut = False
@@ -97,38 +96,31 @@ def _rows_for_pictures(shards: Sequence[Any], report: CollapseReport) -> tuple[T
         step = -(-codes.shape[0] // each)
         cut |= step > 1
         rows = torch.arange(0, codes.shape[0], max(1, step))
-        picked = features[rows.numpy()] if not isinstance(features, Tensor) else features[rows]
-        parts.append((_tensor_or_none(picked), codes[rows]))  # pyright: ignore[reportArgumentType]
+        picked = features[rows] if isinstance(features, Tensor) else features[rows.numpy()]
+        parts.append((_as_tensor(picked), codes[rows]))
     features = torch.cat([rows.double() for rows, _ in parts])
     labels = torch.cat([codes for _, codes in parts])
     kept = (labels >= 0) & (labels < report.num_classes)
-    return features[kept], labels[kept], cut
+    notes = [f"pictures show {features.shape[0]} of the samples, spread evenly"] if cut else []
+    return features[kept], labels[kept], notes
 
 
-def _tensor_or_none(values: Any) -> Tensor | None:
-    if values is None or isinstance(values, Tensor):
-        return values
-    # A copy: arrays that are mapped from a file cannot be written to.
-    return torch.from_numpy(values.copy())
+def _as_tensor(values: Array) -> Tensor:
+    # A copy in this machine's order of bytes: arrays that are mapped from a file cannot be written to.
+    return values if isinstance(values, Tensor) else torch.from_numpy(values.astype(values.dtype.newbyteorder("=")))
 
 
-def _layers_in(files: Sequence[Path]) -> JSONObject | None:
+def _network_of_layers(file: Path, shards: Mapping[str, Shard]) -> JSONObject:
     """A file of ``features.NAME`` arrays, one a layer: the last one in full, all of them layer by layer."""
-    if len(files) != 1:
-        return None
-    arrays, prefix = open_arrays(files[0]), "features."
-    names = {name.removeprefix(prefix): name for name in arrays.keys() if name.startswith(prefix)}  # noqa: SIM118
-    if not names or "labels" not in arrays:
-        return None
-    labels = arrays["labels"]
-    layers = {name: measure(arrays[key], labels, metrics=LAYER_METRICS) for name, key in names.items()}
-    last, key = list(names.items())[-1]
-    weight = _tensor_or_none(arrays.get("weight"))
-    report = measure(arrays[key], labels, weight, arrays.get("bias"), intervals=LEVEL, memory_limit=MEMORY)
-    rows, codes = _tensor_or_none(arrays[key]), _tensor_or_none(labels)
-    assert rows is not None
-    assert codes is not None
-    return describe_network(replace(report, layer=last), rows, codes.long(), weight, layers=layers)
+    layers = {name: measure_shard(shard, None, None, Settings(LAYER_METRICS)) for name, shard in shards.items()}
+    arrays, (last, shard) = open_arrays(file), list(shards.items())[-1]
+    weight, bias = arrays.get("weight"), arrays.get("bias")
+    settings = Settings("core", intervals=LEVEL, memory_limit=MEMORY)
+    report = measure_shard(shard, weight, bias, settings)
+    rows, codes, notes = _rows_for_pictures([shard], report)
+    report = replace(report, layer=last)
+    classifier = None if weight is None else _as_tensor(weight)
+    return describe_network(report, rows, codes, classifier, layers=layers, notes=notes)
 
 
 # models --------------------------------------------------------------------------------------------------------------

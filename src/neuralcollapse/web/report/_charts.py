@@ -14,8 +14,12 @@ from ...studies.pictures import figure, legend_below, plain_decimals, styled, wh
 from ._parts import Chart, Key, Picture
 from ._svg import inline_svg
 
-__all__ = ["Curve", "Panel", "chart", "picture"]
+__all__ = ["LEVEL", "Curve", "Panel", "chart", "picture"]
 
+LEVEL = GREY
+"""Colour of a level that stands for no loss."""
+HEIGHT, COLUMNS = 260, 3
+"""CSS pixels of a chart, and panels beside one another in a drawing."""
 TICKS = 12
 """Size of the numbers at an axis, as of all letters of a chart."""
 DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5))}
@@ -47,7 +51,7 @@ class Panel:
     percent: bool = False
 
 
-def chart(panel: Panel, height: int = 260) -> Chart:
+def chart(panel: Panel) -> Chart:
     """The panel as a plotly figure, which takes its colours of paper and ink from the page."""
     lines = [
         {
@@ -70,7 +74,7 @@ def chart(panel: Panel, height: int = 260) -> Chart:
             style = {"type": "scatter", "mode": "lines", "name": name, "line": line, "hovertemplate": "%{y:.4g}"}
             lines.append({**style, "x": [min(ends), max(ends)], "y": [value, value]})
     layout = {
-        "height": height,
+        "height": HEIGHT,
         "title": {"text": panel.title, "x": 0.01, "xanchor": "left", "font": {"size": 14}},
         "margin": {"l": 52, "r": 12, "t": 36, "b": 44},
         "xaxis": {"title": {"text": panel.x_title, "standoff": 4}, **_axis(panel.log_x, ends)},
@@ -104,11 +108,11 @@ def _ends_in_words(panel: Panel) -> str:
     return "; ".join([*parts, *(f"{name} {number(value, 3)}" for name, value, _ in panel.levels)])
 
 
-def picture(panels: Sequence[Panel], prefix: str, caption: str, columns: int = 3) -> Picture:
-    """The panels as charts, and as one static drawing."""
+def picture(panels: Sequence[Panel], prefix: str, caption: str) -> Picture:
+    """The panels, one at least, as charts and as one static drawing."""
     charts = [chart(panel) for panel in panels]
     label = " ".join(f"{chart.label}." for chart in charts)
-    return Picture(_drawing(panels, prefix, label, columns), charts, caption, _legend(panels))
+    return Picture(_drawing(panels, prefix, label), charts, caption, _legend(panels))
 
 
 def _legend(panels: Sequence[Panel]) -> list[Key]:
@@ -122,11 +126,11 @@ def _legend(panels: Sequence[Panel]) -> list[Key]:
     return list(keys.values())
 
 
-def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> Markup:
-    rows = -(-len(panels) // columns)
+def _drawing(panels: Sequence[Panel], prefix: str, label: str) -> Markup:
+    rows = -(-len(panels) // COLUMNS)
     with styled():
         alone = len(panels) == 1
-        drawn, axes = figure(rows, min(columns, len(panels)), size=(3.6, 2.5) if alone else (2.35, 1.9))
+        drawn, axes = figure(rows, min(COLUMNS, len(panels)), size=(3.6, 2.5) if alone else (2.35, 1.9))
         flat = list(axes.flat)
         for axis, panel in zip(flat, panels, strict=False):
             for curve in panel.curves:
@@ -152,6 +156,3 @@ def _drawing(panels: Sequence[Panel], prefix: str, label: str, columns: int) -> 
         content = io.BytesIO()
         drawn.savefig(content, format="svg", metadata={"Date": None})
     return inline_svg(content.getvalue().decode(), prefix, label)
-
-
-LEVEL = GREY

@@ -23,7 +23,7 @@ from ._parts import Details, Picture, Table, table_of
 from ._stored import environment, read_json
 from ._studies import BADGES, study_section
 from ._svg import inline_svg
-from ._write import render
+from ._write import page_file, render
 
 __all__ = ["write_demo"]
 
@@ -104,15 +104,11 @@ def write_demo(folder: str | Path) -> Path:
         command=f"neuralcollapse demo --out {shlex.quote(str(home))}",
         run_folder=shlex.quote(str(found[0].run.folder)),
         seconds=duration(sum(value for value in timing.values() if value)),
-        demo_style=_file_of("demo.css"),
-        demo_script=_file_of("demo.js"),
+        demo_style=page_file("demo.css"),
+        demo_script=page_file("demo.js"),
     )
     write_text(target, text)
     return target
-
-
-def _file_of(name: str) -> Markup:
-    return Markup((Path(__file__).parent / "page" / name).read_text(encoding="utf-8"))
 
 
 def _losses(home: Path, facts: Mapping[str, Any], rows: list[JSONObject]) -> list[_Loss]:

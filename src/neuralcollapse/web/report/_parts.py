@@ -43,7 +43,7 @@ class Chart:
     def height(self) -> int:
         """In CSS pixels, known before it is drawn so that nothing moves."""
         given = self.figure["layout"].get("height")
-        return int(given) if is_number(given) else 260 if self.own else 460
+        return int(given) if is_number(given) else 460
 
     @property
     def solid(self) -> bool:

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from ..._support.checks import one_line
 from ..._support.files import JSONObject
 from ..._support.registry import Spec
 from ..._support.theme import BLUE, GREEN, MARKS, RED, look_of
@@ -11,7 +12,7 @@ from ...training import Plan, Run, closed_form_loss
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown
 from ._parts import Badge, Details, Picture, Section, Table, table_of
-from ._stored import environment, optional_json
+from ._stored import environment
 
 __all__ = ["run_section"]
 
@@ -30,10 +31,17 @@ QUANTITIES = {
 
 
 def run_section(folder: Path, anchor: str) -> Section:
-    """Curves and final values of a run; ValueError names a file that cannot be used."""
+    """Curves and final values of a run; ValueError names a file or folder that cannot be used."""
     run = Run.open(folder)
+    try:
+        return _section(run, folder, anchor)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder}: not what a training leaves ({one_line(error)})") from error
+
+
+def _section(run: Run, folder: Path, anchor: str) -> Section:
     plan, history = run.plan, run.history
-    done = optional_json(folder / "done.json", dict)
+    done = run.done or {}
     for row in history:
         if not isinstance(row, dict) or not {"epoch", "split", "loss", "accuracy"} <= set(row):
             raise ValueError(f"{folder / 'metrics.jsonl'}: a line lacks epoch, split, loss or accuracy")
@@ -46,7 +54,8 @@ def run_section(folder: Path, anchor: str) -> Section:
         facts["Measured"] = "Nothing yet."
     elif not done:
         facts["Measured"] = f"Not finished: up to epoch {history[-1]['epoch']} of {plan.epochs}."
-    pictures = [_picture_of_run(run, history, anchor)] if history else []
+    panels = _panels(run, history)
+    pictures = [_picture_of_run(panels, anchor)] if panels else []
     tables = [_last_table(last), _theory_table(done.get("theory"))]
     nc1 = last.get("train", {}).get("nc1")
     return Section(
@@ -84,7 +93,7 @@ def _decay_in_words(plan: Plan) -> str:
     return "{} on W, {} on H, {} on b, as in the theory.".format(*(shown(decay) for decay in decays))
 
 
-def _picture_of_run(run: Run, history: list[JSONObject], anchor: str) -> Picture:
+def _panels(run: Run, history: list[JSONObject]) -> list[Panel]:
     panels = []
     for name in CURVES:
         curves = []
@@ -99,6 +108,10 @@ def _picture_of_run(run: Run, history: list[JSONObject], anchor: str) -> Picture
         levels = [] if predicted is None else [("closed form", predicted, LEVEL)]
         percent = name == "accuracy"
         panels.append(Panel(metric_name(name), curves, levels, log_y=not percent, percent=percent))
+    return panels
+
+
+def _picture_of_run(panels: list[Panel], anchor: str) -> Picture:
     note = "Both axes are logarithmic but that of accuracy. At exact collapse nc1, nc2 and nc3 are zero."
     if any(panel.levels for panel in panels):
         note += " The dashed level is the training loss at the global minimum, in closed form."

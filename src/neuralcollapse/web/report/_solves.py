@@ -1,52 +1,59 @@
 """A saved trace of ``neuralcollapse solve`` as a section."""
 
-import json
 import shlex
 from pathlib import Path
 
 from ..._support.files import JSONObject
 from ..._support.theme import BLUE
 from ...studies.pictures import metric_name
-from ...ufm import Certificate, Trace
+from ...ufm import Certificate, Problem, RegressionUFM, Trace
 from ._charts import LEVEL, Curve, Panel, picture
 from ._numbers import heading, shown
-from ._parts import Badge, Details, Picture, Section, table_of
+from ._parts import Badge, Details, Section, table_of
 
 __all__ = ["solve_section"]
 
 SKIPPED = ("iteration", "seconds")
+NOTE = "Along the solve; the first iterate is at 1 on the logarithmic axis."
 
 
 def solve_section(folder: Path, anchor: str) -> Section:
     """Curves, certificate and closed form of a solve; ValueError names a file that cannot be used."""
     trace = Trace.load(folder)
-    problem = json.loads(trace.problem.to_json())
-    certificate = trace.problem.certify(trace.point)
+    problem = trace.problem
+    certificate = problem.certify(trace.point)
     try:
-        best: float | None = trace.problem.optimum().value
-    except NotImplementedError:
+        best: float | None = problem.optimum().value
+    except (NotImplementedError, ValueError):  # none is known, or none is attained
         best = None
+    panels = _panels(trace, best)
+    described = {"model": problem.kind, **problem.parameters()}
     facts = {
         "Solved": f"{trace.method} from seed {shown(trace.seed)}: {trace.message}",
         "Certificate": f"{certificate.verdict}: {certificate.reason}",
     }
-    sized = f"K = {shown(problem['num_classes'])}, n = {shown(problem['per_class'])}, d = {shown(problem['dim'])}"
     return Section(
         anchor=anchor,
         title=folder.name or str(folder),
         kind="solve",
-        source=f"solve, {problem['model']} model",
-        lead=f"Does {trace.method} reach the global minimum of the {problem['model']} model with {sized}?",
+        source=f"solve, {problem.kind} model",
+        lead=f"Does {trace.method} reach the global minimum of the {problem.kind} model with {_sizes(problem)}?",
         badge=_badge(certificate),
         merit=shown(certificate.gap),
         merit_is="proved gap to the global minimum",
         seconds=trace.seconds,
         facts=facts,
-        pictures=[_picture_of_solve(trace, best, anchor)],
+        pictures=[picture(panels, anchor, NOTE)] if panels else [],
         tables=[table for table in [table_of("Where it ended.", [_end_facts(trace, certificate, best)])] if table],
-        details=[Details("Model", {heading(name): shown(value) for name, value in problem.items()})],
+        details=[Details("Model", {heading(name): shown(value) for name, value in described.items()})],
         command=f"neuralcollapse certify {shlex.quote(str(folder / 'point.safetensors'))}",
     )
+
+
+def _sizes(problem: Problem) -> str:
+    if isinstance(problem, RegressionUFM):
+        return f"{shown(problem.num_samples)} targets of {shown(problem.num_classes)} numbers, d = {shown(problem.dim)}"
+    return f"K = {shown(problem.num_classes)}, n = {shown(problem.per_class)}, d = {shown(problem.dim)}"
 
 
 def _badge(certificate: Certificate) -> Badge:
@@ -66,7 +73,7 @@ def _end_facts(trace: Trace, certificate: Certificate, best: float | None) -> JS
     }
 
 
-def _picture_of_solve(trace: Trace, best: float | None, anchor: str) -> Picture:
+def _panels(trace: Trace, best: float | None) -> list[Panel]:
     steps = [float(step or 0) + 1 for step in trace.history["iteration"]]
     panels = []
     for name, values in trace.history.items():
@@ -77,4 +84,4 @@ def _picture_of_solve(trace: Trace, best: float | None, anchor: str) -> Picture:
         levels = [("closed form", best, LEVEL)] if name == "value" and best is not None else []
         curves = [Curve("solve", steps, numbers, BLUE)]
         panels.append(Panel(metric_name(name), curves, levels, "iteration + 1", log_y=not percent, percent=percent))
-    return picture(panels, anchor, "Along the solve; the first iterate is at 1 on the logarithmic axis.")
+    return panels

@@ -16,7 +16,7 @@ from ._find import sections
 from ._numbers import duration
 from ._parts import Section
 
-__all__ = ["render", "write"]
+__all__ = ["page_file", "render", "write"]
 
 PAGE = Path(__file__).parent / "page"
 
@@ -43,7 +43,7 @@ def _write_report(given: Sequence[str | Path], target: Path) -> Path:
     live = any(picture.charts for section in found for picture in section.pictures)
     values = {"title": "Neural collapse: results", "sections": found, "counts": _counts(found)}
     verdicts = list(dict.fromkeys(section.badge for section in found))
-    text = render("report.html.jinja", live, **values, verdicts=verdicts, contents_script=_page_file("contents.js"))
+    text = render("report.html.jinja", live, **values, verdicts=verdicts, contents_script=page_file("contents.js"))
     write_text(target, text)
     return target
 
@@ -58,14 +58,14 @@ def render(template: str, live: bool, **values: Any) -> str:
     environment.filters |= {"embedded": _embedded, "duration": duration}
     return environment.get_template(template).render(
         version=__version__,
-        style=Markup(style_sheet()) + _page_file("style.css"),
-        script=_page_file("charts.js") if live else "",
+        style=Markup(style_sheet()) + page_file("style.css"),
+        script=page_file("charts.js") if live else "",
         plotly=Markup(get_plotlyjs()) if live else "",
         **values,
     )
 
 
-def _page_file(name: str) -> Markup:
+def page_file(name: str) -> Markup:
     """A file of ours, which may stand in the page as it is."""
     return Markup((PAGE / name).read_text(encoding="utf-8"))
 

@@ -85,7 +85,9 @@ function showFacts(answer) {
     );
   }
   nodes.push(
-    el("p", { class: "soft" }, best ? answer.formula : `With enough dimensions: ${answer.formula}`),
+    answer.formula
+      ? el("p", { class: "soft" }, best ? answer.formula : `With enough dimensions: ${answer.formula}`)
+      : "",
     command(answer.command),
   );
   $("optimum-facts").replaceChildren(...nodes.filter((node) => node !== ""));
