@@ -236,5 +236,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "bench-solvers": lambda: bench("solvers"),
     "bench-training": lambda: bench("training"),
     "bench-browser": lambda: bench("browser"),
+    "bench-versions": lambda: bench("versions"),
 }
 """What pages have between marks, by name."""
