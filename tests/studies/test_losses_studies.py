@@ -258,3 +258,10 @@ def test_the_largest_nets_are_shared(profile: str) -> None:
 def test_desk_seeds_are_not_those_of_pilots() -> None:
     for name in ("collapse", "accuracy", "features", "width-epochs", "mini-imagenet"):
         assert min(e.labels["seed"] for e in studies.get(f"losses/{name}").planned("desk")) >= 10
+
+
+def test_seeds_of_ones_own_are_those_of_every_data_set() -> None:
+    study = studies.get("losses/collapse")
+    assert {entry.labels["seed"] for entry in study.vary(seeds=(1, 2)).planned("desk")} == {1, 2}
+    plain = {(entry.labels["data"].partition(":")[0], entry.labels["seed"]) for entry in study.planned("desk")}
+    assert {seed for data, seed in plain if data == "cifar100"} == {80, 81, 82, 83}

@@ -51,7 +51,11 @@ class Variation:
         return {"settings": dict(self.settings), "seeds": None if self.seeds is None else list(self.seeds)}
 
     def apply(self, study: str, planned: Iterable[Planned]) -> list[Planned]:
-        """The grid with the settings changed; ValueError if no cell has one, or if it is what the study varies."""
+        """The grid with the settings changed.
+
+        ValueError if no cell has one, or if it is what the study varies: under that name, or as part of another setting
+        (a width in a model), so that different cells would become equal.
+        """
         changed = list(planned)
         for name, value in self.settings.items():
             levels = {entry.labels[name] for entry in changed if name in entry.labels}
@@ -64,6 +68,7 @@ class Variation:
                 raise ValueError(
                     f"--set {name}={value}: no cell of study {study} has this setting (they have: {takes})"
                 )
+            different = _count_different(changed)
             changed = [
                 replace(
                     entry,
@@ -72,7 +77,17 @@ class Variation:
                 )
                 for entry, cell in zip(changed, cells, strict=True)
             ]
+            left = _count_different(changed)
+            if left < different:
+                raise ValueError(
+                    f"--set {name}={value}: study {study} compares cells by their {name}; of {different} different "
+                    f"ones {left} would be left"
+                )
         return changed
+
+
+def _count_different(planned: Sequence[Planned]) -> int:
+    return len({entry.cell.key for entry in planned})
 
 
 def _settings(planned: Sequence[Planned]) -> list[str]:
