@@ -70,6 +70,15 @@ def test_every_study_says_what_it_is(name):
     assert set(study.costs) == set(study.setting) == set(PROFILES)
 
 
+@pytest.mark.parametrize("name", list(studies))
+def test_variants_of_the_released_code_are_named_where_there_are_any(name):
+    """Both in the plan of the paper profile and in what ``study show`` says of it."""
+    study = get(name)
+    varied = any("released code" in str(label) for entry in study.planned("paper") for label in entry.labels.values())
+    said = any("variant" in setting or "mean over classes" in setting for setting in study.provenance)
+    assert said == varied
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", list(studies))
 def test_every_plan_can_be_made_and_printed(name, profile, capsys):

@@ -10,7 +10,7 @@ from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, AtMost, Below, Claim, Evidence
 from ..pictures import Figure, figure, legend_below, series
-from ._nets import CE, FL, LS, MSE, PROVENANCE, SEEDS, SHORT, as_in_text, largest_nets, name_of
+from ._nets import CE, FL, LS, MSE, PROVENANCE_WITH_VARIANTS, SEEDS, SHORT, as_in_text, largest_nets, name_of
 
 METRICS = ("nc1", "nc2", "nc3")
 LIMITS = {"nc1": 0.05, "nc2": 0.3, "nc3": 0.3}
@@ -87,7 +87,7 @@ class Collapse(Study):
             ".05 for .1. CIFAR100's decay was tuned by loss in the paper, without values: 5e-4 here."
         ),
     }
-    provenance = PROVENANCE
+    provenance = PROVENANCE_WITH_VARIANTS
     final_seeds = SEEDS
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
