@@ -94,6 +94,19 @@ def test_every_plan_can_be_made_and_printed(name, profile, capsys):
         assert all(plan.data.partition(":")[0] in ("digits", "synthetic") for plan in nets)
 
 
+@pytest.mark.parametrize("name", [name for name in studies if get(name).trains_nets("desk")])
+def test_nets_can_be_trained_for_fewer_epochs(name):
+    """``--set epochs=50``, the example of the help, at epochs that lie where the study's own do."""
+    varied = get(name).vary({"epochs": 50})
+    if "epochs" in get(name).planned("desk")[0].labels:
+        with pytest.raises(ValueError, match="compares values of epochs"):
+            varied.planned("desk")
+        return
+    plans = [entry.cell.plan for entry in varied.planned("desk") if isinstance(entry.cell, Train)]
+    assert {plan.epochs for plan in plans} == {50}
+    assert all(max(plan.measure) == 50 for plan in plans if isinstance(plan.measure, tuple))
+
+
 @pytest.mark.parametrize("name", list(studies))
 def test_desk_runs_use_seeds_that_no_pilot_saw(name):
     for entry in get(name).planned("desk"):

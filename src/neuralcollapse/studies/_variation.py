@@ -57,7 +57,8 @@ class Variation:
         (a width in a model), so that different cells would become equal.
         """
         changed = list(planned)
-        for name, value in self.settings.items():
+        # Measured epochs follow the number of epochs, unless they are set as well.
+        for name, value in sorted(self.settings.items(), key=lambda setting: setting[0] == "measure"):
             levels = {entry.labels[name] for entry in changed if name in entry.labels}
             if len(levels) > 1:
                 listed = ", ".join(map(str, sorted(levels, key=str)))

@@ -374,6 +374,16 @@ def test_variations_are_kept_apart_and_marked(tmp_path):
     assert query(tmp_path, "select count(*) from cells where study = 'test/small+epochs=1+seeds=3'").rows == [(2,)]
 
 
+def test_measured_epochs_follow_the_number_of_epochs():
+    study = Small(train_cell(epochs=1000, measure=(1, 2, 100, 900, 1000)))
+    (entry,) = study.vary({"epochs": 50}).planned("desk")
+    assert (entry.cell.plan.epochs, entry.cell.plan.measure) == (50, (1, 5, 45, 50))
+    (entry,) = study.vary({"measure": (25, 50), "epochs": 50}).planned("desk")
+    assert entry.cell.plan.measure == (25, 50)
+    (entry,) = Small(train_cell(epochs=10, measure="every")).vary({"epochs": 5}).planned("desk")
+    assert entry.cell.plan.measure == "every"
+
+
 class Widths(Small):
     """Compares nets of two widths, and two starts."""
 
