@@ -30,6 +30,7 @@ __all__ = [
     "by_loss",
     "described",
     "largest_nets",
+    "last_tenth",
     "name_of",
     "net",
     "optimisation",
@@ -186,6 +187,18 @@ def best_accuracy(run: Run) -> float:
     """Test accuracy at the best validation epoch."""
     epoch = best_epoch(run)
     return next(row["accuracy"] for row in run.history if row["split"] == "test" and row["epoch"] == epoch)
+
+
+def last_tenth(results: Results, name: str) -> np.ndarray:
+    """The final value of a metric over that a tenth of the epochs before, one a run; NaN where none is so early."""
+    return np.array([_last_tenth(*entry.value.curve(name)) for entry in results])
+
+
+def _last_tenth(epochs: list[int], values: list[float | None]) -> float:
+    before = [value for epoch, value in zip(epochs, values, strict=True) if 10 * epoch <= 9 * epochs[-1]]
+    if not before or before[-1] is None or values[-1] is None:
+        return math.nan
+    return values[-1] / before[-1]
 
 
 def by_loss(results: Results, accuracy: Callable[[Run], float]) -> dict[str, np.ndarray]:
