@@ -70,6 +70,15 @@ def test_every_study_says_what_it_is(name):
     assert set(study.costs) == set(study.setting) == set(PROFILES)
 
 
+@pytest.mark.parametrize("name", list(studies))
+def test_variants_of_the_released_code_are_named_where_there_are_any(name):
+    """Both in the plan of the paper profile and in what ``study show`` says of it."""
+    study = get(name)
+    varied = any("released code" in str(label) for entry in study.planned("paper") for label in entry.labels.values())
+    said = any("variant" in setting or "mean over classes" in setting for setting in study.provenance)
+    assert said == varied
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", list(studies))
 def test_every_plan_can_be_made_and_printed(name, profile, capsys):
@@ -83,6 +92,19 @@ def test_every_plan_can_be_made_and_printed(name, profile, capsys):
     if profile == "smoke":
         nets = [entry.cell.plan for entry in planned if isinstance(entry.cell, Train)]
         assert all(plan.data.partition(":")[0] in ("digits", "synthetic") for plan in nets)
+
+
+@pytest.mark.parametrize("name", [name for name in studies if get(name).trains_nets("desk")])
+def test_nets_can_be_trained_for_fewer_epochs(name):
+    """``--set epochs=50``, the example of the help, at epochs that lie where the study's own do."""
+    varied = get(name).vary({"epochs": 50})
+    if "epochs" in get(name).planned("desk")[0].labels:
+        with pytest.raises(ValueError, match="compares values of epochs"):
+            varied.planned("desk")
+        return
+    plans = [entry.cell.plan for entry in varied.planned("desk") if isinstance(entry.cell, Train)]
+    assert {plan.epochs for plan in plans} == {50}
+    assert all(max(plan.measure) == 50 for plan in plans if isinstance(plan.measure, tuple))
 
 
 @pytest.mark.parametrize("name", list(studies))

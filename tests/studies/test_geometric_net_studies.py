@@ -274,18 +274,17 @@ def test_other_paper_plans():
     assert heads["CIFAR10, ResNet50", "fixed ETF, d = K"].model == "resnet50:width=64,feature_dim=10"
     assert create(heads["CIFAR10, ResNet50", "learned, wide"].model, (3, 32, 32), 10).feature_dim == 2048
     assert {(p.head, "feature_dim=10" in p.model) for p in heads.values()} == {
-        *(("linear", False), ("linear", True), ("etf", False), ("etf", True)),
+        *(("linear", False), ("linear", True), ("etf:frame=canonical", False), ("etf:frame=canonical", True)),
     }
 
 
 def test_desk_cells_are_shared_and_have_seeds_that_no_pilot_saw():
-    keys = {
-        name: {entry.cell.key for entry in get(name).planned("desk")}
-        for name in ("geometric/optimizers", "geometric/feature-decay", "geometric/fixed-etf")
-    }
-    assert len(keys["geometric/optimizers"] & keys["geometric/feature-decay"]) == 3
-    assert len(keys["geometric/feature-decay"] & keys["geometric/fixed-etf"]) == 6
-    for name in (*keys, "geometric/random-labels"):
+    names = ("geometric/optimizers", "geometric/feature-decay", "geometric/fixed-etf")
+    cells = {name: [entry.cell for entry in get(name).planned("desk")] for name in names}
+    nets, decays, heads = cells.values()
+    assert len({cell.family for cell in nets} & {cell.family for cell in decays}) == 1  # from other seeds
+    assert len({cell.key for cell in decays} & {cell.key for cell in heads}) == 6
+    for name in (*names, "geometric/random-labels"):
         seeds = {entry.cell.plan.seed for entry in get(name).planned("desk")}
         assert len(seeds) >= 3
         assert min(seeds) >= 10

@@ -8,7 +8,7 @@ import pytest
 from made_up import run, verdicts
 from neuralcollapse import studies
 from neuralcollapse.studies import Result, Results
-from neuralcollapse.studies.losses._nets import CE, FL, LOSSES, LS, MSE, best_accuracy, spread_ratio
+from neuralcollapse.studies.losses._nets import CE, FL, LOSSES, LS, MSE, best_accuracy, last_tenth, spread_ratio
 from neuralcollapse.studies.losses.features import gram_distance, procrustes_residual
 
 SEEDS = (10, 11, 12)
@@ -74,6 +74,18 @@ def test_collapse_otherwise(tmp_path: Path, changes, data: str, part: str) -> No
 def test_nets_that_still_collapse_decide_nothing_about_where_they_end(tmp_path: Path) -> None:
     falling = collapse(tmp_path, {LS: {"nc1": [1.0, 0.2, 0.18]}}, "cifar100")
     assert falling["hundred-classes"] == "underpowered"
+
+
+def test_the_last_tenth_is_one_of_epochs_and_not_of_measurements(tmp_path: Path) -> None:
+    """At paper size every epoch is measured: the last two say nothing about a tenth of 800."""
+    values = [0.96**epoch for epoch in range(1, 41)]
+    every = Results("desk", (Result({}, run(tmp_path / "every", {"train": {"nc1": values}})),))
+    assert last_tenth(every, "nc1") == pytest.approx([0.96**4])
+    few = run(tmp_path / "few", {"train": {"nc1": [1.0, 0.5, 0.4]}}, epochs=(1, 1170, 1300))
+    none = run(tmp_path / "none", {"train": {"nc1": [0.5, 0.4]}}, epochs=(96, 100))
+    found = last_tenth(Results("desk", (Result({}, few), Result({}, none))), "nc1")
+    assert found[0] == pytest.approx(0.8)
+    assert np.isnan(found[1])
 
 
 # accuracy -----------------------------------------------------------------------------------------------------------
@@ -258,3 +270,10 @@ def test_the_largest_nets_are_shared(profile: str) -> None:
 def test_desk_seeds_are_not_those_of_pilots() -> None:
     for name in ("collapse", "accuracy", "features", "width-epochs", "mini-imagenet"):
         assert min(e.labels["seed"] for e in studies.get(f"losses/{name}").planned("desk")) >= 10
+
+
+def test_seeds_of_ones_own_are_those_of_every_data_set() -> None:
+    study = studies.get("losses/collapse")
+    assert {entry.labels["seed"] for entry in study.vary(seeds=(1, 2)).planned("desk")} == {1, 2}
+    plain = {(entry.labels["data"].partition(":")[0], entry.labels["seed"]) for entry in study.planned("desk")}
+    assert {seed for data, seed in plain if data == "cifar100"} == {80, 81, 82, 83}

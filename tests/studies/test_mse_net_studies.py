@@ -326,8 +326,14 @@ def test_paper_plans():
         (e.labels["optimizer"], e.labels["variant"]): e.cell.plan for e in get("mse/optimizers").planned("paper")
     }
     assert [trained[name, "text"].learning_rate for name in ("SGD", "Adam", "L-BFGS")] == [0.05, 1e-3, 0.01]
-    assert {trained[name, "released code"].loss_scale for name in ("SGD", "Adam", "L-BFGS")} == {0.2}
-    assert {e.cell.plan.loss for e in get("mse/fixed-etf").planned("paper")} == {"squared-error"}
+    assert [trained[name, "text"].batch_size for name in ("SGD", "Adam", "L-BFGS")] == [128, 64, 2048]
+    stored = [trained[name, "released code"] for name in ("SGD", "Adam", "L-BFGS")]
+    assert [plan.learning_rate for plan in stored] == [0.05, 1e-3, 0.1]
+    assert [plan.batch_size for plan in stored] == [128, 128, 512]
+    assert {plan.loss_scale for plan in stored} == {0.2}
+    heads = [e.cell.plan for e in get("mse/fixed-etf").planned("paper")]
+    assert {plan.loss for plan in heads} == {"squared-error"}
+    assert {plan.head for plan in heads} == {"linear", "etf:frame=canonical"}
     three = [e.cell.plan.model for e in get("mse/three-dimensions").planned("paper")]
     assert set(three) == {"resnet18:width=64,feature_dim=3"}
 

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from neuralcollapse.losses import CrossEntropy, Focal, LabelSmoothing, SquaredError
 from neuralcollapse.ufm import NormalizedUFM, Point, RegularizedUFM, solve
-from theory.solve import minimise
+from theory.solve import hessian_matrix, minimise
 
 pytestmark = pytest.mark.unchecked
 
@@ -107,6 +107,23 @@ def test_mse_12_and_13_the_problem_in_the_norm_of_the_bias(count, samples, weigh
     assert reduced(expected) == pytest.approx(found.fun, rel=1e-9, abs=1e-13)
     assert optimum.point.b is not None
     assert float(optimum.point.b.norm()) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("bias_decay", [0.01, 1.0])
+@pytest.mark.parametrize("dim", [1, 2, 3, 4])
+def test_descents_with_a_bias_and_few_dimensions_reach_the_closed_form(dim, bias_decay):
+    """Believed after Theorem 3.3, which asks for d > K: all starts end at the optimum, and lower ranks are saddles."""
+    problem = RegularizedUFM("mse", 4, 2, dim, 0.02, 0.03, bias_decay)
+    best = problem.optimum().value
+    for seed in range(4):
+        assert minimise(problem, seed).value == pytest.approx(best, rel=1e-10)
+    if dim > 1:
+        lower = minimise(RegularizedUFM("mse", 4, 2, dim - 1, 0.02, 0.03, bias_decay), 0)
+        pad = torch.nn.functional.pad
+        point = Point(pad(lower.point.W, (0, 1)), pad(lower.point.H, (0, 1)), lower.point.b)
+        assert problem.gradient(point).norm() < 1e-8
+        if lower.value > best * (1 + 1e-9):
+            assert np.linalg.eigvalsh(hessian_matrix(problem, point))[0] < -1e-3
 
 
 # losses ---------------------------------------------------------------------------------------------------------------

@@ -132,7 +132,10 @@ class Train(Cell):
     def with_setting(self, name: str, value: object) -> "Train | None":
         if name not in Plan.model_fields:
             return None
-        return replace(self, plan=Plan(**{**self.plan.model_dump(), name: value}))
+        changed = {**self.plan.model_dump(), name: value}
+        if name == "epochs" and isinstance(self.plan.measure, tuple) and isinstance(value, int):
+            changed["measure"] = _at_the_same_shares(self.plan.measure, self.plan.epochs, value)
+        return replace(self, plan=Plan(**changed))
 
     @staticmethod
     def rows(folder: Path) -> Iterator[JSONObject]:
@@ -150,6 +153,15 @@ class Train(Cell):
         with tempfile.TemporaryDirectory(prefix="neuralcollapse-") as folder, suppress(_Enough):
             train(self.plan, Path(folder) / "run", root=root, on_step=after_step)
         return "loss " + ", ".join(f"{loss:.4g}" for loss in losses)
+
+
+def _at_the_same_shares(measured: tuple[int, ...], epochs: int, others: int) -> tuple[int, ...]:
+    """Epochs at the same shares of a run of another length.
+
+    >>> _at_the_same_shares((1, 2, 100, 900, 1000), 1000, 50)
+    (1, 5, 45, 50)
+    """
+    return tuple(sorted({max(1, round(epoch * others / epochs)) for epoch in measured}))
 
 
 def _source(data: str) -> Source:

@@ -83,6 +83,12 @@ class Study(ABC):
         plain.variation = None
         return plain
 
+    def _with_other_seeds(self) -> "Study":
+        """The study with seeds that :meth:`seeds` does not have."""
+        assert self.variation is not None
+        assert self.variation.seeds is not None
+        return self.vary(seeds=(max(self.variation.seeds) + 1,))
+
     @abstractmethod
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         """What the results say about each of :attr:`claims`, by name."""
@@ -127,7 +133,7 @@ class Study(ABC):
         """The checked grid."""
         planned = list(self.cells(check_profile(profile)))
         if self.variation is not None:
-            if self.variation.seeds is not None and planned == list(self.plain().cells(profile)):
+            if self.variation.seeds is not None and planned == list(self._with_other_seeds().cells(profile)):
                 raise ValueError(f"--seeds: study {self.id} has no seeds to choose at profile {profile}")
             planned = self.variation.apply(self.id, planned)
         names = [entry.name for entry in planned]

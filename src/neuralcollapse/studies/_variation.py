@@ -51,9 +51,14 @@ class Variation:
         return {"settings": dict(self.settings), "seeds": None if self.seeds is None else list(self.seeds)}
 
     def apply(self, study: str, planned: Iterable[Planned]) -> list[Planned]:
-        """The grid with the settings changed; ValueError if no cell has one, or if it is what the study varies."""
+        """The grid with the settings changed.
+
+        ValueError if no cell has one, or if it is what the study varies: under that name, or as part of another setting
+        (a width in a model), so that different cells would become equal.
+        """
         changed = list(planned)
-        for name, value in self.settings.items():
+        # Measured epochs follow the number of epochs, unless they are set as well.
+        for name, value in sorted(self.settings.items(), key=lambda setting: setting[0] == "measure"):
             levels = {entry.labels[name] for entry in changed if name in entry.labels}
             if len(levels) > 1:
                 listed = ", ".join(map(str, sorted(levels, key=str)))
@@ -64,6 +69,7 @@ class Variation:
                 raise ValueError(
                     f"--set {name}={value}: no cell of study {study} has this setting (they have: {takes})"
                 )
+            different = _count_different(changed)
             changed = [
                 replace(
                     entry,
@@ -72,7 +78,17 @@ class Variation:
                 )
                 for entry, cell in zip(changed, cells, strict=True)
             ]
+            left = _count_different(changed)
+            if left < different:
+                raise ValueError(
+                    f"--set {name}={value}: study {study} compares cells by their {name}; of {different} different "
+                    f"ones {left} would be left"
+                )
         return changed
+
+
+def _count_different(planned: Sequence[Planned]) -> int:
+    return len({entry.cell.key for entry in planned})
 
 
 def _settings(planned: Sequence[Planned]) -> list[str]:

@@ -222,6 +222,24 @@ def test_processor_time_is_summed_over_sessions(tmp_path):
     assert store.seconds(cell) > first.seconds + 1.0
 
 
+def test_a_cell_that_was_killed_while_it_was_marked_keeps_its_time(tmp_path, monkeypatch):
+    """Its seconds are written and its progress is gone; the mark of a whole result is not there yet."""
+    cell, store = train_cell(epochs=20), Store(tmp_path)
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("neuralcollapse.studies._running.store.finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(cell, store.cell(cell), None)
+    assert not store.finished(cell)
+    told = store.cpu_seconds(cell), store.seconds(cell)
+    run_cell(cell, store.cell(cell), None)
+    assert store.finished(cell)
+    assert (store.cpu_seconds(cell), store.seconds(cell)) >= told
+
+
 @dataclasses.dataclass(frozen=True)
 class Slow(Calculation):
     """Works for a second and a half, and is interrupted the first time."""
@@ -354,6 +372,42 @@ def test_variations_are_kept_apart_and_marked(tmp_path):
     assert [cell["spec"].get("plan", {}).get("epochs") for cell in facts["cells"]] == [None, 1]
     assert len(list((tmp_path / "cells").iterdir())) == 3  # the solve is shared
     assert query(tmp_path, "select count(*) from cells where study = 'test/small+epochs=1+seeds=3'").rows == [(2,)]
+
+
+def test_measured_epochs_follow_the_number_of_epochs():
+    study = Small(train_cell(epochs=1000, measure=(1, 2, 100, 900, 1000)))
+    (entry,) = study.vary({"epochs": 50}).planned("desk")
+    assert (entry.cell.plan.epochs, entry.cell.plan.measure) == (50, (1, 5, 45, 50))
+    (entry,) = study.vary({"measure": (25, 50), "epochs": 50}).planned("desk")
+    assert entry.cell.plan.measure == (25, 50)
+    (entry,) = Small(train_cell(epochs=10, measure="every")).vary({"epochs": 5}).planned("desk")
+    assert entry.cell.plan.measure == "every"
+
+
+class Widths(Small):
+    """Compares nets of two widths, and two starts."""
+
+    def cells(self, profile):
+        for width in (4, 8):
+            yield Planned(train_cell(model=f"mlp:width={width},depth=1"), {"width": width})
+        for seed in self.seeds(profile):
+            yield Planned(solve_cell(seed), {"seed": seed})
+
+    def evidence(self, results):
+        return {"all": Evidence.exact(True)}
+
+
+def test_a_setting_that_makes_compared_cells_equal_is_refused():
+    """Otherwise results of one net would stand under the names of two."""
+    with pytest.raises(ValueError, match=r"compares cells by their model; of 5 different ones 4 would be left"):
+        Widths().vary({"model": "mlp:width=8,depth=2"}).planned("desk")
+    assert len(Widths().vary({"loss": "focal:gamma=2"}).planned("desk")) == 5
+
+
+def test_a_study_with_seeds_takes_its_own_as_well():
+    plain = Widths()
+    own = plain.seeds("desk")
+    assert plain.vary(seeds=own).planned("desk") == plain.planned("desk")
 
 
 def test_settings_reach_every_kind_of_cell():

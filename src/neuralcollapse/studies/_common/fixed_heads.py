@@ -39,6 +39,8 @@ __all__ = [
 AGREE = 0.5
 """Points within which two accuracies are the same, up to two standard errors."""
 WIDE, SMALL_FIXED = "learned, wide", "fixed ETF, d = K"
+FIXED: Mapping[Profile, str] = {"smoke": "etf", "desk": "etf", "paper": "etf:frame=canonical"}
+"""The head: at paper size in the first K coordinates, as in the released code; else spread over wide features."""
 Row = Mapping[str, Any]
 """What one row of the study is: ``data`` (a name of ``DATA``) and changes of its plan."""
 
@@ -111,7 +113,7 @@ class FixedHead(Study):
 
     def _plan(self, profile: Profile, row: Row, fixed: bool, small: bool) -> Plan:
         changes = {name: value for name, value in row.items() if name != "data"}
-        changes |= {"metrics": MARGIN_METRICS, "head": "etf" if fixed else "linear"}
+        changes |= {"metrics": MARGIN_METRICS, "head": FIXED[profile] if fixed else "linear"}
         plan = net_plan(profile, row["data"], self.loss, **changes)
         return plan.model_copy(update={"model": f"{plan.model},feature_dim={CLASSES}"}) if small else plan
 

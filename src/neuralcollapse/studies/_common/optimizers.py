@@ -60,6 +60,8 @@ class Optimizers(Study):
     desk_lbfgs: ClassVar[Settings]
     """Batches and epochs of L-BFGS at desk size."""
     paper_lbfgs_rate: ClassVar[float]
+    code: ClassVar[Mapping[str, Settings]]
+    """What the released code has for Adam and for L-BFGS where it differs from the text."""
     shown: ClassVar[tuple[str, ...]]
     """Metrics of the picture."""
     margins: ClassVar[bool]
@@ -94,8 +96,8 @@ class Optimizers(Study):
             ("SGD", TEXT): {},
             ("Adam", TEXT): {**adam, "batch_size": 64},
             ("L-BFGS", TEXT): lbfgs,
-            ("Adam", CODE): {**adam, "learning_rate": 1e-4, "batch_size": 128, **mean},
-            ("L-BFGS", CODE): {**lbfgs, "optimizer": stored, "learning_rate": 0.1, **mean},
+            ("Adam", CODE): {**adam, **self.code["Adam"], **mean},
+            ("L-BFGS", CODE): {**lbfgs, "optimizer": stored, **self.code["L-BFGS"], **mean},
         }
         return {**found, ("SGD", CODE): mean} if mean else found
 

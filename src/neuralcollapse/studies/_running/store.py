@@ -120,7 +120,8 @@ def _processor_seconds() -> float:
 
 
 def _read_progress(folder: Path) -> CellProgress:
-    facts = _json_object(folder / PROGRESS)
+    """How far a cell is; one that was killed while its result was marked as whole has told its time already."""
+    facts = _json_object(folder / PROGRESS) or {"fraction": 1.0, **_json_object(folder / SECONDS)}
     try:
         return CellProgress(*(max(0.0, float(facts[name])) for name in ("fraction", "seconds", "cpu_seconds")))
     except (KeyError, TypeError, ValueError):

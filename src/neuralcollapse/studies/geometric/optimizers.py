@@ -32,6 +32,7 @@ class GeometricOptimizers(Optimizers):
     data = ("MNIST", "CIFAR10")
     desk_lbfgs = {"batch_size": 500, "epochs": 100}
     paper_lbfgs_rate = 0.1
+    code = {"Adam": {"learning_rate": 1e-4, "batch_size": 128}, "L-BFGS": {}}
     shown = ("nc1", "nc2", "nc3", "nc4_bias")
     margins = False
     claims = (
@@ -67,9 +68,10 @@ class GeometricOptimizers(Optimizers):
         "batch to batch and moves the statistics of batch norm at every evaluation.",
     }
     provenance = {
-        "rates, momentum, decay, schedule, 200 epochs": "text",
+        "rates of SGD and Adam, momentum, decay, schedule, 200 epochs": "text",
         "strong Wolfe line search": "text",
         "MNIST as 3 x 32 x 32": "code",
+        "L-BFGS rate .1, history 10": "code",
         "stem, initialisation, batch sizes": "code",
         "variants of Adam and L-BFGS": "code",
         "three seeds": "guess",

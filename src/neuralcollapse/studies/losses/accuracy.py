@@ -9,7 +9,7 @@ from .._study import Profile, Study, studies
 from ..claims import Agrees, AtLeast, Claim, Evidence
 from ..pictures import Figure, figure, legend_below, series
 from ._nets import (
-    PROVENANCE,
+    PROVENANCE_WITH_VARIANTS,
     SEEDS,
     SHORT,
     as_in_text,
@@ -83,7 +83,7 @@ class Accuracy(Study):
         ),
         "paper": "The nets of losses/collapse.",
     }
-    provenance = PROVENANCE
+    provenance = PROVENANCE_WITH_VARIANTS
     paper_values = {"test": "the largest difference on CIFAR10 is .36 points"}
     final_seeds = SEEDS
 

@@ -12,7 +12,7 @@ from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
 from ..pictures import Figure, figure, heat_map
-from ._nets import FL, PROVENANCE, SEEDS, SHORT, as_in_text, largest_nets, name_of
+from ._nets import FL, PROVENANCE_WITH_VARIANTS, SEEDS, SHORT, as_in_text, largest_nets, name_of
 from .collapse import LIMITS
 
 SAME = 0.1
@@ -77,7 +77,7 @@ class Features(Study):
         ),
         "paper": "The nets of losses/collapse: class means of the training set, at the end.",
     }
-    provenance = PROVENANCE
+    provenance = PROVENANCE_WITH_VARIANTS
     final_seeds = SEEDS
 
     def cells(self, profile: Profile) -> Iterator[Planned]:

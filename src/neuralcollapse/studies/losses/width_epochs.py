@@ -19,6 +19,7 @@ from ._nets import (
     WIDTHS,
     best_accuracy,
     by_loss,
+    last_tenth,
     name_of,
     net,
     spread,
@@ -114,8 +115,7 @@ class WidthEpochs(Study):
             float(np.median([np.log10(_nc1(small, loss, seed) / _nc1(large, loss, seed)) for loss in LOSSES]))
             for seed in first.labels("seed")
         ]
-        ends = np.array([entry.value.curve("nc1")[1][-2:] for entry in large], dtype=float)
-        converged = bool(ends.shape[1] == 2 and (ends[:, 1] >= 0.9 * ends[:, 0]).all())
+        converged = bool((last_tenth(large, "nc1") >= 0.9).all())
         return {
             "wider": _trend(results, "width", "epochs"),
             "longer": _trend(results, "epochs", "width"),

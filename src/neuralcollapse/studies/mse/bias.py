@@ -89,7 +89,12 @@ class Bias(Study):
         "states theorems and runs no such nets; the released code of the geometric paper has runs with and without a "
         "bias. A variant has the squared error as a mean over classes.",
     }
-    provenance = {"theorem for the unconstrained model": "text", "nets with and without bias": "code", "seeds": "guess"}
+    provenance = {
+        "theorem for the unconstrained model": "text",
+        "nets with and without bias, mean over classes": "code",
+        "sizes and decays of the model": "guess",
+        "seeds": "guess",
+    }
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
         data = "digits" if profile == "smoke" else "CIFAR10"

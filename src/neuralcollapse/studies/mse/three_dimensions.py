@@ -53,8 +53,8 @@ class ThreeDimensions(Study):
     costs = {"smoke": "2 s", "desk": "8 min of one core", "paper": "2 GPU days"}
     setting = {
         "smoke": "A small MLP on 120 embedded digits, 3 epochs.",
-        "desk": "The nets of mse/feature-dim with d = 3: ResNet8 of width 16 on 2,000 CIFAR10 images of 16 x 16 "
-        "instead of ResNet18 on all of them.",
+        "desk": "The nets of mse/feature-dim with d = 3, but for its clipped gradients: ResNet8 of width 16 on 2,000 "
+        "CIFAR10 images of 16 x 16 instead of ResNet18 on all of them.",
         "paper": "The nets of mse/feature-dim with d = 3: ResNet18 on CIFAR10 with augmentation; a variant has the "
         "released code's mean over classes.",
     }

@@ -15,6 +15,7 @@ __all__ = [
     "CODE",
     "MODELS",
     "PROVENANCE",
+    "REGULARIZED",
     "TEXT",
     "as_in_text",
     "epochs_to_fit",
@@ -32,13 +33,18 @@ MODELS = ("normalized", "regularized")
 PROVENANCE: dict[str, Literal["text", "code", "guess"]] = {
     "model, data, epochs": "text",
     "learning_rate, momentum, schedule, batch_size": "text",
-    "temperature, weight_decay, feature_decay, no bias": "text",
+    "no bias": "text",
     "init (PyTorch's default)": "code",
     "stem without pooling": "code",
-    "feature decay on the features of a batch": "code",
-    "variant: unit rows of the regularised net, biases, no shuffling of the whole set": "code",
+    "variant: biases, no shuffling of the whole set": "code",
     "seeds": "guess",
 }
+REGULARIZED: dict[str, Literal["text", "code", "guess"]] = {
+    "temperature, weight_decay, feature_decay": "text",
+    "feature decay on the features of a batch": "code",
+    "variant: unit rows of the regularised net": "code",
+}
+"""What a study adds that has regularised nets beside the normalised."""
 
 
 def normalized(temperature: float = 1.0) -> dict[str, Any]:

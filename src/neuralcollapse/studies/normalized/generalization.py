@@ -14,7 +14,7 @@ from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
 from ..pictures import Figure, colour, figure, legend_below
-from ._nets import MODELS, PROVENANCE, as_in_text, net_name, variants
+from ._nets import MODELS, PROVENANCE, REGULARIZED, as_in_text, net_name, variants
 
 NETS: Mapping[Profile, tuple[str, ...]] = {
     "smoke": ("mlp:width=16,depth=2", "mlp:width=32,depth=2"),
@@ -92,7 +92,7 @@ class Generalization(Study):
             "regularised net too, biases) and its order of images, which is never shuffled."
         ),
     }
-    provenance = PROVENANCE
+    provenance = {**PROVENANCE, **REGULARIZED}
     paper_values = {
         "accuracy": "58.6 against 55.3 % (ResNet18) and 56.4 against 48.9 % (ResNet50)",
         "nc1": "3.143 against 3.838 (ResNet18) and 3.127 against 4.486 (ResNet50)",

@@ -11,7 +11,7 @@ from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
 from ..pictures import GREY, Figure, figure, legend_below, metric_name, series
-from ._nets import MODELS, PROVENANCE, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, net_name, variants
+from ._nets import MODELS, REGULARIZED, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, net_name, variants
 
 FITTED = 0.99
 NETS: Mapping[Profile, tuple[str, ...]] = {
@@ -70,7 +70,15 @@ class Overparameterization(Study):
             "to norm one as well, and there are biases."
         ),
     }
-    provenance = {**PROVENANCE, "per_class (30)": "text"}
+    provenance = {
+        "model, data, no bias": "text",
+        "learning_rate, momentum, schedule, batch_size": "text",
+        "per_class (30), 100 epochs": "code",
+        "init (PyTorch's default), stem without pooling": "code",
+        **REGULARIZED,
+        "variant: biases": "code",
+        "seeds": "guess",
+    }
     final_seeds = {"smoke": (0,), "desk": (20, 21, 22), "paper": (0, 1, 2)}
 
     def cells(self, profile: Profile) -> Iterator[Planned]:

@@ -77,9 +77,9 @@ class RandomLabels(Study):
         "learning_rate, momentum, schedule, batch_size": "text",
         "temperature, no bias": "text",
         "data": "text",
-        "width, per_class (200), balanced random labels": "code",
+        "width, per_class (200), epochs (200), balanced random labels": "code",
         "init (PyTorch's default), stem without pooling": "code",
-        "epochs (200), seeds": "guess",
+        "seeds": "guess",
     }
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
