@@ -144,9 +144,9 @@ def margins(run: Run, split: str = "train") -> np.ndarray:
 # pictures -------------------------------------------------------------------------------------------------------
 
 
-def draw_accuracy(axis: "Axes", results: Results, by: str, names: Mapping[Any, str] | None = None) -> None:
+def draw_accuracy(axis: "Axes", results: Results, by: str) -> None:
     """Test accuracy as lines, training accuracy dashed."""
-    series(axis, results, "accuracy", by, split="test", log=False, labels=dict(names or {}))
+    series(axis, results, "accuracy", by, split="test", log=False)
     keys = results.labels(by)
     for key in keys:
         steps, runs = results.where(**{by: key}).curves("accuracy")

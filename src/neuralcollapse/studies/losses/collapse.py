@@ -1,10 +1,10 @@
 """Figures 1 and 5 of the losses paper: neural collapse under four losses."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
+from ...training import Run
 from .._common.seeds import fits
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
@@ -106,7 +106,9 @@ class Collapse(Study):
             )
             for name in METRICS
         }
-        falls = [max(_ratio(easy.where(seed=seed), name, 0).max() for name in METRICS) for seed in easy.labels("seed")]
+        falls = [
+            max(_end_over(easy.where(seed=seed), name, 0).max() for name in METRICS) for seed in easy.labels("seed")
+        ]
         found["falls"] = Evidence(falls, fitted)
         if len(sets) < 2:
             return found
@@ -117,9 +119,10 @@ class Collapse(Study):
             return max(float(hard.where(seed=seed, loss=loss).final("nc1").max()) for loss in losses)
 
         still = [
-            max(float(_ratio(hard.where(seed=seed, loss=loss), "nc1", -2).max()) for loss in (CE, FL)) for seed in seeds
+            max(float(_end_over(hard.where(seed=seed, loss=loss), "nc1", -2).max()) for loss in (CE, FL))
+            for seed in seeds
         ]
-        rested = all(bool((_ratio(hard.where(loss=loss), "nc1", -2) > REST).all()) for loss in (LS, MSE))
+        rested = all(bool((_end_over(hard.where(loss=loss), "nc1", -2) > REST).all()) for loss in (LS, MSE))
         why = _finals(hard, "nc1")
         return {
             **found,
@@ -143,13 +146,13 @@ class Collapse(Study):
         return picture
 
 
-def _ratio(results: Results, name: str, place: int) -> np.ndarray:
+def _end_over(results: Results, name: str, place: int) -> np.ndarray:
     """The final value over that at a place of the curve, one a run."""
-    values = np.array([_values(entry.value, name) for entry in results])
+    values = np.array([_curve_without_gaps(entry.value, name) for entry in results])
     return values[:, -1] / values[:, place]
 
 
-def _values(run: Any, name: str) -> list[float]:
+def _curve_without_gaps(run: Run, name: str) -> list[float]:
     return [np.nan if value is None else float(value) for value in run.curve(name)[1]]
 
 
