@@ -1,4 +1,4 @@
-"""One name, one thing: no two classes are called the same, rooms are small, and old names say what they are now."""
+"""One name, one thing: no two classes or types share one, rooms are small, and old names say what they are now."""
 
 import ast
 from collections import defaultdict
@@ -13,20 +13,28 @@ STUDIES = "studies"
 ASIDE = {"__init__.py", "conftest.py"}
 
 
-def classes():
-    """The public classes of each file; those of studies are called by their question, which several papers ask."""
+def kinds():
+    """The public classes and types of each file; studies are called by their question, which two may ask."""
     for file in sorted(SOURCE.rglob("*.py")):
         place = file.relative_to(SOURCE)
+        if place.parts[0] == STUDIES:
+            continue
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and place.parts[0] != STUDIES:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 yield node.name, place.as_posix()
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                variable = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in ("TypeVar", "ParamSpec")
+                if name[0].isupper() and not name.isupper() and not variable:
+                    yield name, place.as_posix()
 
 
-def test_no_two_classes_share_a_name():
+def test_no_two_classes_or_types_share_a_name():
     places = defaultdict(list)
-    for name, place in classes():
+    for name, place in kinds():
         places[name].append(place)
-    assert len(places) > 150
+    assert len(places) > 200
+    assert {"LogitLoss", "Batches"} <= set(places)
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 

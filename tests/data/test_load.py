@@ -153,6 +153,23 @@ def test_other_labels_are_classes():
         split.relabel(split.labels + 1)
 
 
+@pytest.mark.unchecked
+def test_samples_are_chosen_by_integers_or_by_one_bool_each():
+    split = load("digits", per_class=2).train
+    first = torch.arange(len(split)) < 3
+    assert split.select(first).labels.tolist() == split.select(torch.tensor([0, 1, 2])).labels.tolist()
+    assert split.batch(first)[1].tolist() == split.labels[:3].tolist()
+    assert split.select(torch.tensor([-1])).labels.tolist() == split.labels[-1:].tolist()
+    for wrong in (first[1:], torch.tensor([0.0]), torch.tensor([[0]])):
+        with pytest.raises(ValueError, match="positions must be a vector of integers, got"):
+            split.select(wrong)
+    for beyond in (20, -21):
+        with pytest.raises(
+            ValueError, match=rf"positions must lie in -20\.\.19, got {min(beyond, 3)} to {max(beyond, 3)}"
+        ):
+            split.select(torch.tensor([beyond, 3]))
+
+
 def reference(images: torch.Tensor, padding: int, flip: bool, seed: int) -> torch.Tensor:
     """Crop and flip one image at a time."""
     generator = torch.Generator().manual_seed(seed)

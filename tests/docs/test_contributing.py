@@ -49,3 +49,16 @@ def test_the_examples_work_in_a_copy_of_the_package(package, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(package / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_tests_of_all_of_a_kind_find_the_examples_and_pass(package):
+    """But for the metric's, which asks for its number by a loop and for a row in the docs besides."""
+    files = ("losses/test_losses.py", "models/test_nets.py", "data/test_sources.py", "studies/test_all_studies.py")
+    names = ("scaled-cross-entropy", "one-layer", "stripes", "codes/distances")
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-k", " or ".join(names)]
+    environment = {**os.environ, "PYTHONPATH": str(package / "src"), "OMP_NUM_THREADS": "1"}
+    tests = [str(HOME / "tests" / file) for file in files]
+    done = subprocess.run([*command, *tests], capture_output=True, text=True, cwd=HOME, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:]
+    for file, name in zip(files, names, strict=True):
+        assert re.search(rf"{file}\S*::.*{name}.* PASSED", done.stdout), f"{file} has no test of {name}"

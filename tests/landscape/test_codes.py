@@ -49,6 +49,11 @@ def test_the_picture_names_the_winners_and_marks_the_change():
     assert names == {"+".join(map(str, code)) for code in diagram.best}
     dashed = [float(np.asarray(line.get_xdata())[0]) for line in axis.lines if line.get_linestyle() == "--"]
     assert dashed == list(diagram.changes)
+    codes = [line for line in axis.lines if line.get_linestyle() == "-"]
+    best = [min(explicit(code, temperature) for code in diagram.codes) for temperature in diagram.temperatures]
+    for code, line in zip(diagram.codes, codes, strict=True):
+        losses = np.array([explicit(code, temperature) for temperature in diagram.temperatures])
+        np.testing.assert_allclose(np.asarray(line.get_ydata(), dtype=float), losses / best - 1, atol=1e-12)
 
 
 @pytest.mark.parametrize(

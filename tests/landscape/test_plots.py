@@ -22,6 +22,7 @@ def test_a_phase_diagram_colours_each_cell_by_its_regime():
     assert (low, high) == pytest.approx((1e-5, 10.0))
     one = phase_diagram("ce", 3, 2, 4, [0.01], [0.01]).plot()
     assert [text.get_text() for text in one.axes[0].texts] == ["neural collapse"]
+    assert one.axes[0].get_xlim() == pytest.approx((0.01 / math.e**0.5, 0.01 * math.e**0.5)), "a cell by itself"
     one.canvas.draw()
 
 

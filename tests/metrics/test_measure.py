@@ -172,6 +172,17 @@ def test_samples_at_the_global_mean_are_left_out_of_the_margins():
     assert report.cosine_margins.shape == (4,)
 
 
+def test_a_vector_common_to_all_rows_of_the_classifier_changes_no_margin():
+    H, y, W, _ = data()
+    W = W.double()
+    common = torch.full((W.shape[1],), 1e5, dtype=torch.float64)
+    margins = nc.measure(H, y, W, metrics="cosine_margin").cosine_margins
+    shifted = nc.measure(H, y, W + common, metrics="cosine_margin").cosine_margins
+    torch.testing.assert_close(shifted, margins, rtol=1e-8, atol=1e-8)
+    without = nc.measure(H, y, torch.ones_like(W), metrics="cosine_margin")
+    assert without.reasons["cosine_margin"].startswith("the classifier's row 0 equals the mean of its rows")
+
+
 def test_large_matrices_are_left_out_with_the_reason_when_memory_is_bounded():
     H, y, W, b = data()
     report = nc.measure(H, y, W, b, memory_limit=0, metrics="all")
@@ -304,6 +315,8 @@ def test_helpers():
     assert torch.allclose(means[1], H[y == 1].double().mean(0))
     with pytest.raises(ValueError, match="class 4 of 5 has no samples"):
         nc.metrics.class_means(H, y, 5)
+    with pytest.raises(ValueError, match="features hold no samples to measure"):
+        nc.metrics.class_means(H, torch.full_like(y, -100))
     other = torch.randn(30, 6, generator=torch.Generator().manual_seed(3)) + 1
     value = nc.metrics.nc5_ood(means, other)
     assert value == pytest.approx(nc.measure(H, y, out_of_distribution=other).nc5_ood, rel=1e-6)

@@ -172,7 +172,7 @@ def test_a_report_is_short_in_a_shell_and_completes():
     assert len(text) < 130
     source = Path(sys.modules[MetricAttributes.__module__].__file__).read_text()
     listed = {line.split(":")[0].strip() for line in source.splitlines() if line.endswith(": float | None")}
-    assert listed == set(METRICS), "list the metric in _attributes.py, so that editors complete it"
+    assert listed == set(METRICS), "list the metric in metrics/report/attributes.py, so that editors complete it"
 
 
 @pytest.mark.parametrize("width", [80, 50])

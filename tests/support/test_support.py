@@ -141,6 +141,19 @@ def test_limits_are_closed_or_open_as_their_names_say(limits, inside, outside):
         checks.real("rate", outside, **limits)
 
 
+def test_integers_are_those_that_arrays_can_hold():
+    for largest in (2**63 - 1, 1 - 2**63):
+        assert checks.integer("seed", largest) == largest
+    for beyond, words in ((2**63, "at most 9223372036854775807"), (-(2**63), "at least -9223372036854775807")):
+        with pytest.raises(ValueError, match=f"seed must be {words}, got"):
+            checks.integer("seed", beyond)
+
+
+def test_a_value_is_described_in_sixty_characters():
+    assert checks.describe("a" * 58) == repr("a" * 58)
+    assert checks.describe("a" * 59) == "'" + "a" * 56 + "..."
+
+
 def test_commas_inside_brackets_and_quotes_do_not_separate():
     spec = Spec.parse("logit-adjusted:loss='focal:gamma=2,x=1',prior=(0.9, 0.1),tau=[1,[2,3]],plain=a")
     assert spec.arguments == {"loss": "focal:gamma=2,x=1", "prior": (0.9, 0.1), "tau": [1, [2, 3]], "plain": "a"}

@@ -29,7 +29,7 @@ def positions(name: str, value: object, count: int) -> Tensor:
     if value.ndim != 1 or value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         raise ValueError(f"{name} must be a vector of integers, got {describe(value)}")
     if value.numel() and not (value.min() >= -count and value.max() < count):
-        raise ValueError(f"{name} must be below the number of samples, {count}, got {int(value.max())}")
+        raise ValueError(f"{name} must lie in {-count}..{count - 1}, got {int(value.min())} to {int(value.max())}")
     return value
 
 

@@ -23,14 +23,14 @@ CHUNK = 2**16
 EXPANSION = 4
 """An archive may expand to so many times its own size; CIFAR's expand 1.1 times."""
 
-Progress = Callable[[str, int, int], None]
+DownloadProgress = Callable[[str, int, int], None]
 
 
 def get(
     name: str,
     root: str | os.PathLike[str] | None = None,
     mirror: str | None = None,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
 ) -> list[Path]:
     """Fetch what is missing of the data set ``name`` into ``root``, and return its files.
 
@@ -63,7 +63,7 @@ def get(
     return source.locate(folder) or []
 
 
-def fetch(url: str, target: Path, download: Download, progress: Progress | None = None) -> None:
+def fetch(url: str, target: Path, download: Download, progress: DownloadProgress | None = None) -> None:
     """Download ``url`` to ``target`` by way of ``target.part``, which a later attempt continues.
 
     A server that cannot resume sends the file from its start; a connection that breaks is tried again; a file
@@ -92,7 +92,7 @@ def fetch(url: str, target: Path, download: Download, progress: Progress | None 
     part.replace(target)
 
 
-def _continue(url: str, part: Path, download: Download, progress: Progress | None) -> None:
+def _continue(url: str, part: Path, download: Download, progress: DownloadProgress | None) -> None:
     done = part.stat().st_size if part.exists() else 0
     if done == download.size:
         return None

@@ -1,6 +1,6 @@
 """A Lightning callback: neural collapse of the validation and test data as they pass by, or of any loader."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from .._support.checks import integer
 from ..metrics import CollapseReport
-from ..metrics.hooks.batches import BatchReader, Forward, LabelsOf
+from ..metrics.hooks.batches import Batches, BatchReader, Forward, LabelsOf
 from ..metrics.hooks.run import RandomStates, eager
 from ..metrics.hooks.targets import Ignored
 from ..metrics.inputs import IGNORED, NonFiniteError
@@ -62,7 +62,7 @@ class LightningCollapse(Callback):
 
     def __init__(
         self,
-        loader: Iterable[Any] | None = None,
+        loader: Batches | None = None,
         *,
         layer: str | None = None,
         metrics: Metrics = None,

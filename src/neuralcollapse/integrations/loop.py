@@ -1,13 +1,14 @@
 """For a training loop written by hand: measure and log in one call."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
 from .._support.checks import describe
 from ..metrics import CollapseReport, measure_model
+from ..metrics.hooks.batches import Batches
 from ..metrics.inputs import NonFiniteError
 from ..metrics.settings import Settings
 from .loggers import Extra, Logger, write_all
@@ -19,7 +20,7 @@ log = logging.getLogger("neuralcollapse")
 
 def record_collapse(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Batches,
     step: float,
     loggers: Sequence[Logger] = (),
     *,

@@ -11,7 +11,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from .._support.checks import flag, integer
 from ..metrics import CollapseReport
-from ..metrics.hooks.batches import BatchReader, Forward, LabelsOf
+from ..metrics.hooks.batches import Batches, BatchReader, Forward, LabelsOf
 from ..metrics.hooks.targets import Ignored
 from ..metrics.inputs import IGNORED
 from ..metrics.measurement import Options
@@ -65,7 +65,7 @@ class TransformersCollapse(TrainerCallback):
 
     def __init__(
         self,
-        loader: Iterable[Any] | None = None,
+        loader: Batches | None = None,
         *,
         layer: str | None = None,
         metrics: Metrics = None,
@@ -118,7 +118,7 @@ class TransformersCollapse(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
         model: nn.Module | None = None,
-        train_dataloader: Iterable[Any] | None = None,
+        train_dataloader: Batches | None = None,
         **kwargs: Any,
     ) -> None:
         """Measure every so many epochs."""
@@ -135,7 +135,7 @@ class TransformersCollapse(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
         model: nn.Module | None = None,
-        train_dataloader: Iterable[Any] | None = None,
+        train_dataloader: Batches | None = None,
         **kwargs: Any,
     ) -> None:
         """Measure every so many steps."""
@@ -149,7 +149,7 @@ class TransformersCollapse(TrainerCallback):
         control: TrainerControl,
         metrics: dict[str, float] | None = None,
         model: nn.Module | None = None,
-        eval_dataloader: Iterable[Any] | None = None,
+        eval_dataloader: Batches | None = None,
         **kwargs: Any,
     ) -> None:
         """Measure the evaluation data."""
@@ -164,9 +164,7 @@ class TransformersCollapse(TrainerCallback):
             metrics.update(values)
         self._log(state, report, values, "eval")
 
-    def _measure_training(
-        self, state: TrainerState, model: nn.Module | None, train_dataloader: Iterable[Any] | None
-    ) -> None:
+    def _measure_training(self, state: TrainerState, model: nn.Module | None, train_dataloader: Batches | None) -> None:
         loader = self._loader
         if loader is None and train_dataloader is not None:
             loader = _same_data(train_dataloader, self._max_batches is not None)
@@ -177,7 +175,7 @@ class TransformersCollapse(TrainerCallback):
             self.history.append((_epoch(state), report))
             self._log(state, report, {self._prefix + name: value for name, value in report.scalars.items()}, "train")
 
-    def _report(self, state: TrainerState, model: nn.Module, loader: Iterable[Any]) -> CollapseReport | None:
+    def _report(self, state: TrainerState, model: nn.Module, loader: Batches) -> CollapseReport | None:
         reader = BatchReader(self._forward, self._labels)
         return self._skips(
             state.global_step,

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from .._support.checks import describe, integer
-from .hooks.batches import BatchReader, Forward, LabelsOf, Loader
+from .hooks.batches import Batches, BatchReader, Forward, LabelsOf
 from .hooks.heads import module_of, unwrapped
 from .hooks.run import ModelRun, check_model
 from .hooks.targets import Ignored
@@ -43,7 +43,7 @@ class LayerOptions(TypedDict, total=False):
 
 def measure_model(
     model: nn.Module,
-    loader: Loader,
+    loader: Batches,
     layer: str | None = None,
     num_classes: int | None = None,
     *,
@@ -134,7 +134,7 @@ def measure_model(
 
 def look_at(
     model: nn.Module,
-    loader: Loader,
+    loader: Batches,
     reader: BatchReader,
     options: Options,
     *,
@@ -154,7 +154,7 @@ def look_at(
 
 def measure_layers(
     model: nn.Module,
-    loader: Loader,
+    loader: Batches,
     layers: Sequence[str] | None = None,
     num_classes: int | None = None,
     *,

@@ -12,7 +12,7 @@ from .._support.checks import LARGEST_WIDTH, describe, integer
 
 __all__ = ["ResidualEncoder", "Shape", "residual_shape"]
 
-Kind = Literal["basic", "bottleneck"]
+BlockKind = Literal["basic", "bottleneck"]
 STEMS = ("cifar", "imagenet")
 
 
@@ -20,7 +20,7 @@ STEMS = ("cifar", "imagenet")
 class Shape:
     """All that decides a residual encoder."""
 
-    kind: Kind
+    kind: BlockKind
     depths: tuple[int, ...]
     """Blocks per stage."""
     stem_width: int
@@ -35,7 +35,7 @@ class Shape:
 
 
 def residual_shape(
-    kind: Kind,
+    kind: BlockKind,
     depths: tuple[int, ...],
     width: int,
     inner_scale: float,
@@ -93,7 +93,7 @@ class ResidualEncoder(nn.Module):
 
 
 class _Block(nn.Module):
-    def __init__(self, kind: Kind, inputs: int, inner: int, outputs: int, stride: int):
+    def __init__(self, kind: BlockKind, inputs: int, inner: int, outputs: int, stride: int):
         super().__init__()
         if kind == "basic":
             self.body = nn.Sequential(

@@ -117,7 +117,7 @@ def _curve_of(value: object, name: str, split: str) -> tuple[np.ndarray, np.ndar
     return np.array(steps, dtype=float), np.array([np.nan if v is None else v for v in values], dtype=float)
 
 
-def _final_value(value: "Run | Trace | Mapping[str, Any]", name: str, split: str) -> float:
+def _final_value(value: Run | Trace | Mapping[str, Any], name: str, split: str) -> float:
     if isinstance(value, Run):
         last = value.final(split)[name]
         return np.nan if last is None else float(last)

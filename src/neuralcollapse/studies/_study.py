@@ -6,13 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .._support.checks import describe
+from .._support.files import JSONObject
 from .._support.registry import Registry, unknown_name
+from ..training import Run
+from ..ufm import Trace
 from ._results import Planned, Results
 from ._variation import Variation
 from .claims import Claim, Evidence, Part, conclude, judge
 from .pictures import Figure
 
 if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as PlotlyFigure
+
     from ._running.outcome import Outcome
 
 __all__ = ["PROFILES", "Profile", "Study", "check_profile", "studies"]
@@ -112,7 +117,7 @@ class Study(ABC):
         """The numbers behind the picture, one row a line; by default the final values of each cell."""
         return [{**entry.labels, **_summary(entry.value)} for entry in results]
 
-    def interactive(self, results: Results) -> Any:
+    def interactive(self, results: Results) -> "PlotlyFigure | None":
         """A plotly figure for the report, where turning or zooming helps; None otherwise."""
         return None
 
@@ -169,10 +174,7 @@ def check_profile(profile: str) -> Profile:
 SUMMARY = ("nc1", "nc2", "nc3", "nc4_mismatch")
 
 
-def _summary(value: Any) -> dict[str, Any]:
-    from ..training import Run
-    from ..ufm import Trace
-
+def _summary(value: Run | Trace | JSONObject) -> JSONObject:
     if isinstance(value, Run):
         train, test = value.final("train"), value.final("test")
         facts = {"train_loss": train["loss"], "train_accuracy": train["accuracy"], "test_accuracy": test["accuracy"]}

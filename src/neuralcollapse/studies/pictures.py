@@ -66,7 +66,6 @@ __all__ = [
     "series",
     "shades",
     "styled",
-    "theory_line",
     "whole_epochs",
 ]
 
@@ -226,11 +225,6 @@ def legend_below(picture: Figure, axis: "Axes", columns: int | None = None) -> N
     # Rows of equal length: four entries where three fit are two and two.
     rows = math.ceil(len(lines) / fitting)
     picture.legend(lines, texts, loc="outside lower center", ncols=columns or math.ceil(len(lines) / max(rows, 1)))
-
-
-def theory_line(axis: "Axes", value: float, label: str = "closed form") -> None:
-    """A dashed horizontal line at what the theory says."""
-    axis.axhline(value, color=GREY, linestyle=(0, (4, 2)), linewidth=1.0, label=label, zorder=1)
 
 
 def heat_map(

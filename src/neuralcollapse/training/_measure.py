@@ -1,5 +1,7 @@
 """Loss, accuracy and every neural-collapse metric of a model on a split, streamed and summed over processes."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -16,12 +18,12 @@ from ._distributed import Team, gathered
 from ._objective import autocast
 from .plan import Plan
 
-__all__ = ["Features", "features_of", "measure_split"]
+__all__ = ["FeatureBatch", "features_of", "measure_split"]
 
 BATCH = 512
 MEMORY = 2**29
 
-Features = tuple[Tensor, Tensor, Tensor]
+FeatureBatch = tuple[Tensor, Tensor, Tensor]
 """Features, logits and labels of some samples, on the CPU."""
 
 
@@ -82,7 +84,9 @@ def _recorder(plan: Plan, model: Classifier, team: Team) -> Recorder:
     return Recorder(settings, model.num_classes, weight, bias, dim=dim, team=together, repeatable=True)
 
 
-def features_of(plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device):
+def features_of(
+    plan: Plan, model: Classifier, split: Split, team: Team, device: torch.device
+) -> Iterator[FeatureBatch]:
     """Batches of features as they enter the classifier, logits and labels, of this process's share of the split."""
     layout = torch.channels_last if plan.channels_last else torch.contiguous_format
     for block in torch.arange(len(split)).split(BATCH):

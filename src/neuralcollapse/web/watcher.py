@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +17,7 @@ from .. import __version__
 from .._support.checks import flag, integer, real
 from ..integrations.skips import Skips
 from ..metrics import CollapseReport
-from ..metrics.hooks.batches import Forward, LabelsOf
+from ..metrics.hooks.batches import Batches, Forward, LabelsOf
 from ..metrics.hooks.run import check_model
 from .explorer import ExplorerServer
 from .explorer._app import LARGEST_NETWORK
@@ -39,9 +39,7 @@ class Watcher:
 
     """
 
-    def __init__(
-        self, model: nn.Module, loader: Iterable[Any], every: int, title: str, port: int, options: dict[str, Any]
-    ):
+    def __init__(self, model: nn.Module, loader: Batches, every: int, title: str, port: int, options: dict[str, Any]):
         self.history: list[tuple[float, CollapseReport]] = []
         self._model, self._loader, self._options = model, loader, options
         self._every, self._title, self._run = every, title, secrets.token_hex(8)
@@ -129,7 +127,7 @@ class Watcher:
 
 def watch(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Batches,
     *,
     every: int = 1,
     port: int = 8400,

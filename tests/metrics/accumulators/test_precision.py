@@ -255,7 +255,7 @@ def test_nc1_of_many_classes_comes_from_the_scatter(classes, dim, spread, offset
     assert report.rank == rank
     assert report.nc1 == pytest.approx(nc1, rel=1e-5)
     again = nc.measure(H, y, metrics="nc1", passes=2).nc1
-    assert report.nc1 == pytest.approx(again, rel=1e-6)
+    assert report.nc1 == pytest.approx(again, rel=1e-5)  # products in float32 promise no more
     assert sum(sizes) == len(y)
 
 

@@ -164,6 +164,22 @@ def gaps_at(problem):
     return float(p[0, 0] - p[0, 1]), float(p[1, 1] - p[1, 0])
 
 
+@pytest.mark.parametrize(
+    ("decay", "learned", "regime"),
+    [(0.01, 3, "imbalanced collapse"), (0.05, 2, "minority collapse"), (0.1, 0, "zero")],
+)
+def test_the_squared_error_learns_a_class_up_to_its_own_decay(decay, learned, regime):
+    """Class k has the logit M - N mu / sqrt(n_k) as long as that is positive: mu = sqrt(40)/84 = .075, 2/84 = .024."""
+    problem = RegularizedUFM("squared-error", 3, (40, 40, 4), 5, decay, decay)
+    optimum = problem.optimum()
+    assert optimum.regime == regime
+    logits = optimum.point.H @ optimum.point.classifier.T
+    own = logits[torch.arange(84), problem.labels]
+    counts = torch.tensor(problem.counts, dtype=torch.float64)[problem.labels]
+    torch.testing.assert_close(own, (1 - 84 * decay / counts.sqrt()).clamp(min=0), atol=1e-10, rtol=0)
+    assert int((optimum.point.classifier.norm(dim=1) > 1e-8).sum()) == learned
+
+
 @pytest.mark.parametrize("bias", [None, 0.0])
 @pytest.mark.parametrize("kind", ["weights", "adjusted", "both"])
 def test_the_gap_law_with_weights_and_adjustment(kind, bias):

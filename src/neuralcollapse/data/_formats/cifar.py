@@ -14,10 +14,10 @@ __all__ = ["read_binary_batch", "read_names", "read_pickle_batch"]
 PIXELS = 3 * 32 * 32
 LARGEST = 512 * 2**20
 
-Batch = tuple[UInt8[np.ndarray, "n 3 32 32"], Int64[np.ndarray, " n"]]
+LabelledImages = tuple[UInt8[np.ndarray, "n 3 32 32"], Int64[np.ndarray, " n"]]
 
 
-def read_pickle_batch(path: Path, label_key: str) -> Batch:
+def read_pickle_batch(path: Path, label_key: str) -> LabelledImages:
     """Images and labels of one batch; ``label_key``: ``labels`` (CIFAR-10), ``fine_labels`` (CIFAR-100)."""
     batch = read_pickle(path)
     with reading(path):
@@ -32,7 +32,7 @@ def read_pickle_batch(path: Path, label_key: str) -> Batch:
         return pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64)
 
 
-def read_binary_batch(path: Path, label_bytes: int) -> Batch:
+def read_binary_batch(path: Path, label_bytes: int) -> LabelledImages:
     """Images and labels of a binary batch; the last of its ``label_bytes`` is the label."""
     with reading(path):
         size, record = path.stat().st_size, label_bytes + PIXELS

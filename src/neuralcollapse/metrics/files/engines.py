@@ -11,11 +11,11 @@ from ..._support.checks import integer
 from ..._support.machine import running_ray, worker_pool
 from .shards import Shard
 
-__all__ = ["EngineName", "Progress", "in_order", "reported", "worker_count"]
+__all__ = ["EngineName", "ShardProgress", "in_order", "reported", "worker_count"]
 
 Result = TypeVar("Result")
 EngineName = Literal["local", "ray"]
-Progress = Callable[[int, int], None]
+ShardProgress = Callable[[int, int], None]
 """A function of (finished, all) shards."""
 
 
@@ -72,7 +72,7 @@ def _from_ray(ray: ModuleType, reference: object) -> Any:
 
 
 @contextmanager
-def reported(progress: bool | Progress, total: int) -> Iterator[Callable[[], None]]:
+def reported(progress: bool | ShardProgress, total: int) -> Iterator[Callable[[], None]]:
     """A function to call after each shard."""
     if callable(progress):
         done = 0

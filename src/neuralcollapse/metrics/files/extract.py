@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from ..._support.checks import describe, integer
 from ..._support.files import JSONObject, locked, sealed, unsealed, write_json
 from ..._support.tensors import read_tensors, write_tensors
-from ..hooks.batches import Batch, BatchReader, Forward, LabelsOf, Loader
+from ..hooks.batches import Batch, Batches, BatchReader, Forward, LabelsOf
 from ..hooks.run import BATCH, ModelRun, check_model
 from ..hooks.targets import Ignored
 from ..inputs import IGNORED, length_of
@@ -49,7 +49,7 @@ class LaterBatches:
 
 def extract(
     model: nn.Module,
-    loader: Loader,
+    loader: Batches,
     out: str | os.PathLike[str],
     layer: str | None = None,
     num_classes: int | None = None,

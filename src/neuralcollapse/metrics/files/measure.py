@@ -25,7 +25,7 @@ from ..precision import coarser
 from ..report.report import CollapseReport, build_report
 from ..selection import Selection
 from ..settings import MEMORY_LIMIT, GlobalMean, Metrics, Settings
-from .engines import EngineName, Progress, in_order, reported, worker_count
+from .engines import EngineName, ShardProgress, in_order, reported, worker_count
 from .finished import asked_of, finished_passes, keep, key_of
 from .shards import Collection, Shard, all_label_names, collect, encode, find_files, named_errors
 
@@ -79,7 +79,7 @@ def measure_files(
     memory_limit: int = MEMORY_LIMIT,
     precision: torch.dtype | None = None,
     out: str | os.PathLike[str] | None = None,
-    progress: bool | Progress = False,
+    progress: bool | ShardProgress = False,
 ) -> CollapseReport:
     """Measure neural collapse of features in files.
 

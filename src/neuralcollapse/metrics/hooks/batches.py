@@ -13,12 +13,12 @@ from torch.utils.data import Dataset
 from ..._support.checks import describe
 from .heads import unwrapped
 
-__all__ = ["LABELS", "Again", "Batch", "BatchReader", "Forward", "LabelsOf", "Loader", "RawLabels", "to_device"]
+__all__ = ["LABELS", "Again", "Batch", "BatchReader", "Batches", "Forward", "LabelsOf", "RawLabels", "to_device"]
 
 Batch = Any
 """What a loader hands out: a tuple, a list, a dict, or an object of one's own that ``forward=`` knows how to run."""
 
-Loader = Iterable[Batch] | Dataset[Batch]
+Batches = Iterable[Batch] | Dataset[Batch]
 """Where batches come from; a data set is cut into batches."""
 
 RawLabels = object

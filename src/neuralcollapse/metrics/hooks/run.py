@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, flag, integer
 from ..inputs import length_of
-from .batches import Again, Batch, BatchReader, Loader, RawLabels, to_device
+from .batches import Again, Batch, Batches, BatchReader, RawLabels, to_device
 from .heads import unwrapped
 
 __all__ = ["ModelRun", "RandomStates", "check_model", "eager", "evaluating"]
@@ -106,7 +106,7 @@ class ModelRun:
     def __init__(
         self,
         model: nn.Module,
-        loader: Loader,
+        loader: Batches,
         reader: BatchReader,
         *,
         max_batches: int | None = None,

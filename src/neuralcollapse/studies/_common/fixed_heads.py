@@ -15,7 +15,7 @@ from .geometric_and_mse import (
     CODE,
     MARGIN_METRICS,
     TEXT,
-    Settings,
+    PlanChanges,
     as_in_text,
     collapse_claims,
     collapse_evidence,
@@ -91,7 +91,7 @@ class FixedHead(Study):
     loss: ClassVar[str]
     rows: ClassVar[Mapping[Profile, Mapping[str, Row]]]
     """By profile and name of the row."""
-    code: ClassVar[Settings | None] = None
+    code: ClassVar[PlanChanges | None] = None
     """What the released code changes at paper size; those cells are a variant."""
     one_sided: ClassVar[bool] = False
     """Whether a gain in accuracy is as good as none, as the limits of the claims have it."""

@@ -30,7 +30,7 @@ __all__ = [
     "MEAN_OVER_CLASSES",
     "PAPER_NET",
     "TEXT",
-    "Settings",
+    "PlanChanges",
     "as_in_text",
     "collapse_claims",
     "collapse_evidence",
@@ -42,7 +42,8 @@ __all__ = [
     "net_plan",
 ]
 
-Settings = Mapping[str, Any]
+PlanChanges = Mapping[str, Any]
+"""Fields of a plan, by name, that are not as its studies have them in common."""
 
 DATA: dict[Profile, dict[str, str]] = {
     "smoke": {"digits": "digits"},
@@ -55,7 +56,7 @@ PAPER_NET = "resnet18:width=64,stem=imagenet"
 CLASSES = 10
 MARGIN_METRICS = (*METRICS, "cosine_margin", "numerical_rank", "nc2_projected", "nc3_projected")
 
-DESK: Settings = {
+DESK: PlanChanges = {
     "model": "mlp:width=256,depth=4",
     "per_class": 200,
     "test_per_class": 800,
@@ -63,15 +64,15 @@ DESK: Settings = {
     "schedule": "cosine",
 }
 """A net with batch norm on 2,000 images, which collapses in a minute of one core, and 8,000 test images."""
-DESK_MNIST: Settings = {"per_class": 1000, "epochs": 80}
+DESK_MNIST: PlanChanges = {"per_class": 1000, "epochs": 80}
 """As many steps on 10,000 images, where accuracies are to be compared: few images tell decays and heads apart."""
-DESK_RESNET: Settings = {"model": "resnet8:width=16", "epochs": 80}
+DESK_RESNET: PlanChanges = {"model": "resnet8:width=16", "epochs": 80}
 """Where features are few: means of ReLU outputs over an image do not die as single ReLU units do."""
 DESK_EPOCHS = {"cross-entropy": 400, "squared-error": 200}
 DESK_DECAY = {"cross-entropy": 5e-3, "squared-error": 2.5e-3}
 """Ten times the paper's for cross-entropy; for the squared error that of the released code, in terms of eq. (2)."""
 
-MEAN_OVER_CLASSES: Settings = {"loss_scale": 2 / CLASSES}
+MEAN_OVER_CLASSES: PlanChanges = {"loss_scale": 2 / CLASSES}
 """The released code's squared error is a mean over the classes, 2/K times eq. (2): with the same rate and decay the
 steps of eq. (2) with 2/K times the rate and K/2 times the decay."""
 
@@ -144,9 +145,9 @@ def margins(run: Run, split: str = "train") -> np.ndarray:
 # pictures -------------------------------------------------------------------------------------------------------
 
 
-def draw_accuracy(axis: "Axes", results: Results, by: str, names: Mapping[Any, str] | None = None) -> None:
+def draw_accuracy(axis: "Axes", results: Results, by: str) -> None:
     """Test accuracy as lines, training accuracy dashed."""
-    series(axis, results, "accuracy", by, split="test", log=False, labels=dict(names or {}))
+    series(axis, results, "accuracy", by, split="test", log=False)
     keys = results.labels(by)
     for key in keys:
         steps, runs = results.where(**{by: key}).curves("accuracy")

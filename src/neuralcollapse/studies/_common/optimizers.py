@@ -18,7 +18,7 @@ from .geometric_and_mse import (
     MARGIN_METRICS,
     MEAN_OVER_CLASSES,
     TEXT,
-    Settings,
+    PlanChanges,
     as_in_text,
     collapse_claims,
     collapse_evidence,
@@ -57,7 +57,7 @@ class Optimizers(Study):
     loss: ClassVar[str]
     data: ClassVar[tuple[str, ...]]
     """Names in ``DATA``, at desk and paper size."""
-    desk_lbfgs: ClassVar[Settings]
+    desk_lbfgs: ClassVar[PlanChanges]
     """Batches and epochs of L-BFGS at desk size."""
     paper_lbfgs_rate: ClassVar[float]
     code: ClassVar[Mapping[str, Settings]]
@@ -80,7 +80,7 @@ class Optimizers(Study):
                         labels["variant"] = variant
                     yield Planned(Train(plan, features=True), labels)
 
-    def _settings(self, profile: Profile) -> dict[tuple[str, str], Settings]:
+    def _settings(self, profile: Profile) -> dict[tuple[str, str], PlanChanges]:
         adam = {"optimizer": "adam", "learning_rate": 1e-3}
         lbfgs = {"optimizer": "lbfgs:history=10", "schedule": "constant", "learning_rate": 0.1}
         if profile == "smoke":
@@ -92,7 +92,7 @@ class Optimizers(Study):
         mean = MEAN_OVER_CLASSES if self.loss == "squared-error" else {}
         lbfgs = {**lbfgs, "learning_rate": self.paper_lbfgs_rate, "batch_size": 2048}
         stored = "lbfgs:history=10,keep=True,statistics=evaluation"
-        found: dict[tuple[str, str], Settings] = {
+        found: dict[tuple[str, str], PlanChanges] = {
             ("SGD", TEXT): {},
             ("Adam", TEXT): {**adam, "batch_size": 64},
             ("L-BFGS", TEXT): lbfgs,

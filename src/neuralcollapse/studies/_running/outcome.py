@@ -65,7 +65,7 @@ def conclude_study(
     folder = store.study(study.name)
     save_picture(_drawn_or_empty(study, results, failures), folder / "figure", smoke=profile == "smoke")
     if interactive is not None:
-        write_json(folder / "figure.json", json.loads(interactive.to_json()))
+        write_json(folder / "figure.json", json.loads(str(interactive.to_json())))
     write_json(folder / "table.json", table)
     write_json(folder / "timing.json", {entry.name: store.seconds(entry.cell) for entry in planned})
     write_json(folder / "environment.json", describe_environment(torch.device("cpu"), 1, 0))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...ufm import Point, RegularizedUFM
 
-__all__ = ["GAP_LAW", "gap", "groups_of", "law", "measured", "probabilities", "row_distance"]
+__all__ = ["GAP_LAW", "gap", "gap_rows", "groups_of", "law", "probabilities", "row_distance"]
 
 GAP_LAW = "docs/theory.md, the gap law"
 
@@ -58,7 +58,7 @@ def probabilities(point: Point, adjustment: Sequence[float] | None = None) -> Te
     return torch.softmax(logits if adjustment is None else logits + torch.tensor(adjustment, dtype=logits.dtype), dim=1)
 
 
-def measured(problem: RegularizedUFM, point: Point, adjustment: Sequence[float] | None = None) -> list[dict[str, Any]]:
+def gap_rows(problem: RegularizedUFM, point: Point, adjustment: Sequence[float] | None = None) -> list[dict[str, Any]]:
     """Gap and row distance of each group of equal counts at ``point``, from the largest count on."""
     likely = probabilities(point, adjustment)
     return [

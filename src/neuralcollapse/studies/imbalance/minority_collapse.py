@@ -14,7 +14,7 @@ from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtLeast, AtMost, Claim, Evidence
 from ..pictures import GREY, PURPLE, Figure, colour, figure, legend_below
-from ._gaps import GAP_LAW, gap, law, measured, row_distance
+from ._gaps import GAP_LAW, gap, gap_rows, law, row_distance
 
 MINORITY = 4
 COUNTS: dict[str, list[int]] = {
@@ -62,7 +62,7 @@ def minority_at_optimum(counts: list[int], ratio: float, bias_decay: float | Non
     problem = _model_at_ratio(counts, ratio, bias_decay)
     point = problem.optimum().point
     duality = problem.certify(point).gap
-    found = measured(problem, point)[-1]
+    found = gap_rows(problem, point)[-1]
     return {**found, "law": predicted(counts, ratio), "duality_gap": math.inf if duality is None else float(duality)}
 
 
@@ -71,7 +71,7 @@ def minority_after_descent(counts: list[int], ratio: float, bias_decay: float | 
     """The same where L-BFGS on all samples ends, from a random start."""
     problem = _model_at_ratio(counts, ratio, bias_decay)
     trace = solve(problem, "lbfgs", seed=seed, tol=1e-10, max_iter=20_000)
-    return {**measured(problem, trace.point)[-1], "law": predicted(counts, ratio), "outcome": trace.outcome}
+    return {**gap_rows(problem, trace.point)[-1], "law": predicted(counts, ratio), "outcome": trace.outcome}
 
 
 @calculations.add("imbalance/minority-net")

@@ -14,7 +14,7 @@ from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import AtMost, Claim, Evidence, Holds
 from ..pictures import GREY, Figure, colour, figure, legend_below
-from ._gaps import GAP_LAW, groups_of, law, measured
+from ._gaps import GAP_LAW, gap_rows, groups_of, law
 
 COUNTS = [40, 40, 10, 10, 2, 2]
 SCHEMES = {
@@ -56,7 +56,7 @@ def reweighting(scheme: str, counts: list[int], mu: float, seed: int) -> dict[st
     problem = RegularizedUFM(loss_of(scheme, counts), len(counts), counts, 2 * len(counts), mu, mu)
     trace = solve(problem, "lbfgs", seed=seed, tol=1e-10, max_iter=20_000)
     shift = [math.log(count) for count in counts] if scheme == "adjusted" else None
-    groups = measured(problem, trace.point, shift)
+    groups = gap_rows(problem, trace.point, shift)
     weights = weights_of(scheme, counts)
     return {
         "counts": [group["count"] for group in groups],

@@ -11,7 +11,7 @@ from ... import losses
 from ..._support.registry import Spec
 from ...training import Plan, Run
 from .._cells import Train
-from .._common.plans import desk_plan, smoke_plan
+from .._common.plans import CODE, TEXT, as_in_text, desk_plan, smoke_plan
 from .._results import Planned, Results
 from .._study import Profile
 
@@ -40,9 +40,8 @@ __all__ = [
 ]
 
 LOSSES = ("cross-entropy", "focal:gamma=3", "label-smoothing:alpha=0.1", "squared-error:target=15")
-SHORT: dict[Any, str] = dict(zip(LOSSES, ("CE", "FL", "LS", "MSE"), strict=True))
+SHORT: dict[str, str] = dict(zip(LOSSES, ("CE", "FL", "LS", "MSE"), strict=True))
 CE, FL, LS, MSE = LOSSES
-TEXT, CODE = "text", "released code"
 
 SETS: Mapping[Profile, tuple[str, ...]] = {
     "smoke": ("digits",),
@@ -102,7 +101,7 @@ def net(
     chosen |= {"batch_size": 100, "init": "torch", "metrics": ("nc1", "nc2", "nc3")}
     if profile == "desk":
         hard = data.startswith("cifar100")
-        chosen |= {"model": f"mlp:width={width:g},depth=4", "measure": measured(epochs)}
+        chosen |= {"model": f"mlp:width={width:g},depth=4", "measure": epochs_to_measure(epochs)}
         chosen |= {"per_class": 30, "test_per_class": 50} if hard else {"per_class": 500, "test_per_class": 892}
         # A fifth instead of a tenth: 1,000 validation images on MNIST.
         chosen |= {"validation": 0.1 if hard else 0.2, **optimisation(loss, DESK_DECAY)}
@@ -128,7 +127,7 @@ def optimisation(loss: str, decay: float) -> dict[str, float]:
     return {"learning_rate": RATE * factor, "weight_decay": decay / factor, "clip_gradient": CLIP / factor}
 
 
-def measured(epochs: int) -> tuple[int, ...]:
+def epochs_to_measure(epochs: int) -> tuple[int, ...]:
     """About ten epochs, evenly spaced, among which the best is chosen, and the first few."""
     step = max(1, epochs // 10)
     return tuple(sorted({1, 2, *range(step, epochs + 1, step)} & set(range(epochs + 1))))
@@ -165,11 +164,6 @@ def largest_nets(profile: Profile, seeds: tuple[int, ...], sets: int = 2) -> Ite
 
 
 # numbers ------------------------------------------------------------------------------------------------------------
-
-
-def as_in_text(results: Results) -> Results:
-    """Without the runs of the released code's variants, which are shown and decide nothing."""
-    return Results(results.profile, tuple(e for e in results if e.labels.get("variant", TEXT) == TEXT))
 
 
 def name_of(data: str) -> str:

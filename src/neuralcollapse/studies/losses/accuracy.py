@@ -1,8 +1,9 @@
 """Figures 2 and 6 of the losses paper: training, validation and test accuracy under four losses."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ...training import Run
 from .._common.seeds import agreement, fits
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
@@ -96,7 +97,7 @@ class Accuracy(Study):
         fitted = fits(text)
         training = [float(text.where(seed=seed).final("accuracy").min()) for seed in text.labels("seed")]
 
-        def worst(accuracy: Any) -> Evidence:
+        def least_agreement(accuracy: Callable[[Run], float]) -> Evidence:
             found = {name: by_loss(runs, accuracy) for name, runs in sets.items()}
             apart = {f"{name}, {pair}": gap for name, losses in found.items() for pair, gap in pairs(losses).items()}
             words = "; ".join(f"{name}: {described(losses)}" for name, losses in found.items())
@@ -104,9 +105,9 @@ class Accuracy(Study):
 
         return {
             "training": Evidence(training, why=f"At least {min(training):.2%} in every run."),
-            "test": worst(best_accuracy),
-            "validation": worst(lambda run: run.final("validation")["accuracy"]),
-            "last-epoch": worst(lambda run: run.final("test")["accuracy"]),
+            "test": least_agreement(best_accuracy),
+            "validation": least_agreement(lambda run: run.final("validation")["accuracy"]),
+            "last-epoch": least_agreement(lambda run: run.final("test")["accuracy"]),
         }
 
     def draw(self, results: Results) -> Figure:
@@ -128,7 +129,7 @@ class Accuracy(Study):
         return [{**entry.labels, **accuracies(entry.value)} for entry in results]
 
 
-def accuracies(run: Any) -> dict[str, float]:
+def accuracies(run: Run) -> dict[str, float]:
     """Where a run ended, and its test accuracy at the best validation epoch."""
     return {
         "train_accuracy": run.final("train")["accuracy"],

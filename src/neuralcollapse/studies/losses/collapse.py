@@ -1,10 +1,10 @@
 """Figures 1 and 5 of the losses paper: neural collapse under four losses."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
+from ...training import Run
 from .._common.seeds import fits
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
@@ -159,11 +159,11 @@ class Collapse(Study):
 
 def _from_first(results: Results, name: str) -> np.ndarray:
     """The final value over that after the first epoch, one a run."""
-    values = np.array([_values(entry.value, name) for entry in results])
+    values = np.array([_curve_without_gaps(entry.value, name) for entry in results])
     return values[:, -1] / values[:, 0]
 
 
-def _values(run: Any, name: str) -> list[float]:
+def _curve_without_gaps(run: Run, name: str) -> list[float]:
     return [np.nan if value is None else float(value) for value in run.curve(name)[1]]
 
 

@@ -1,7 +1,8 @@
 """Sections 1, 4.1 and 5 of the losses paper: all losses give the same features, up to a rotation and a scale."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .collapse import LIMITS
 SAME = 0.1
 """Largely identical: the same but for a tenth."""
 FLOOR = "every net has collapsed as losses/collapse asks: NC1 of .05 or less, NC2 and NC3 of .3 or less"
+INSIDE = 0.21
 MEASURES = {"gram": "distance of Gram matrices", "procrustes": "residual after rotation and scale"}
 
 
@@ -90,18 +92,24 @@ class Features(Study):
         seeds = min((text.where(data=data).labels("seed") for data in pairs), key=len)
         found: dict[str, Evidence] = {}
         for name in MEASURES:
-            values = [max(row[name] for rows in pairs.values() for row in _of(rows, seed)) for seed in seeds]
+            values = [
+                max(pair.distances[name] for mine in pairs.values() for pair in _pairs_of_losses(mine, seed))
+                for seed in seeds
+            ]
             words = "; ".join(
                 f"{name_of(data)}: "
-                + ", ".join(f"{a}-{b} {value:.2g}" for (a, b), value in pair_means(rows, name).items())
-                for data, rows in pairs.items()
+                + ", ".join(f"{a}-{b} {value:.2g}" for (a, b), value in pair_means(mine, name).items())
+                for data, mine in pairs.items()
             )
             found[name] = Evidence(values, collapsed, why=f"Means over the seeds, {words}.", table=self.table(results))
         ratios = []
         for seed in seeds:
             sides = [
-                (np.mean([r["gram"] for r in _of(rows, seed)]), [r["gram"] for r in rows if r["other"] == r["loss"]])
-                for rows in pairs.values()
+                (
+                    np.mean([pair.distances["gram"] for pair in _pairs_of_losses(mine, seed)]),
+                    [pair.distances["gram"] for pair in mine if pair.other == pair.loss],
+                )
+                for mine in pairs.values()
             ]
             ratios.append(max(float(a / np.mean(b)) if b else np.nan for a, b in sides))
         focal = text.where(loss=FL)
@@ -149,13 +157,13 @@ def class_means(run: Run) -> np.ndarray:
     return means / np.linalg.norm(means)
 
 
-def share_inside(run: Run, least: float = 0.21) -> float:
-    """The share of training samples whose class has at least this probability (losses, Corollary 2)."""
+def share_inside(run: Run) -> float:
+    """The share of training samples whose class has a probability of .21 or more (losses, Corollary 2)."""
     kept = load_file(run.folder / "features-train.safetensors")
     logits = kept["features"].astype(np.float64) @ kept["weight"].astype(np.float64).T + kept.get("bias", 0.0)
     logits -= logits.max(1, keepdims=True)
     own = logits[np.arange(len(logits)), kept["labels"]]
-    return float((np.exp(own) / np.exp(logits).sum(1) >= least).mean())
+    return float((np.exp(own) / np.exp(logits).sum(1) >= INSIDE).mean())
 
 
 def gram_distance(one: np.ndarray, other: np.ndarray) -> float:
@@ -170,25 +178,38 @@ def procrustes_residual(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.sqrt(max(0.0, 1 - nuclear**2)))
 
 
-def compare(results: Results) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Pair:
+    """Two nets, of two losses or of two seeds of one loss, and how far apart their class means are."""
+
+    loss: str
+    other: str
+    seed: int
+    distances: Mapping[str, float]
+    """By name in ``MEASURES``."""
+
+
+def compare(results: Results) -> list[Pair]:
     """All pairs of losses within a seed, and all pairs of seeds within a loss."""
     means = {(e.labels["loss"], e.labels["seed"]): class_means(e.value) for e in results}
-    rows = []
+    pairs = []
     for (one, first), (other, second) in itertools.combinations(means, 2):
         if (one == other) == (first == second):
             continue
-        pair = means[one, first], means[other, second]
-        values = {"gram": gram_distance(*pair), "procrustes": procrustes_residual(*pair)}
-        rows.append({"loss": SHORT[one], "other": SHORT[other], "seed": first, **values})
-    return rows
+        both = means[one, first], means[other, second]
+        distances = {"gram": gram_distance(*both), "procrustes": procrustes_residual(*both)}
+        pairs.append(Pair(SHORT[one], SHORT[other], first, distances))
+    return pairs
 
 
-def pair_means(rows: list[dict[str, Any]], name: str, seeds: bool = False) -> dict[tuple[str, str], float]:
+def pair_means(pairs: Sequence[Pair], name: str, seeds: bool = False) -> dict[tuple[str, str], float]:
     """The mean of a measure for each pair of losses, and if asked for each loss with itself (pairs of seeds)."""
-    keys = dict.fromkeys((row["loss"], row["other"]) for row in rows if seeds or row["loss"] != row["other"])
-    return {key: float(np.mean([row[name] for row in rows if (row["loss"], row["other"]) == key])) for key in keys}
+    keys = dict.fromkeys((pair.loss, pair.other) for pair in pairs if seeds or pair.loss != pair.other)
+    return {
+        key: float(np.mean([pair.distances[name] for pair in pairs if (pair.loss, pair.other) == key])) for key in keys
+    }
 
 
-def _of(rows: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """The pairs of losses of one seed."""
-    return [row for row in rows if row["seed"] == seed and row["loss"] != row["other"]]
+def _pairs_of_losses(pairs: Sequence[Pair], seed: int) -> list[Pair]:
+    """Those of one seed."""
+    return [pair for pair in pairs if pair.seed == seed and pair.loss != pair.other]

@@ -1,10 +1,10 @@
 """Figure 8 of the losses paper: a small net trained shortly and a large one trained long, on miniImageNet."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
+from ...training import Run
 from .._cells import Train
 from .._common.plans import desk_plan
 from .._results import Planned, Results
@@ -87,7 +87,7 @@ class MiniImageNet(Study):
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         sides = {name: results.where(size=name) for name in NAMES}
-        last = {name: by_loss(found, _last) for name, found in sides.items()}
+        last = {name: by_loss(found, _last_test_accuracy) for name, found in sides.items()}
         met = bool((sides["large"].final("accuracy", "test") >= FLOOR).all())
         ratio, low, high = spread_ratio(last["small"], last["large"])
         words = "; ".join(
@@ -155,7 +155,7 @@ def _cell(profile: Profile, width: float, epochs: int, loss: str, seed: int) -> 
     return Train(desk_plan(**size, **model, **change, **optimisation(loss, DECAY)))
 
 
-def _last(run: Any) -> float:
+def _last_test_accuracy(run: Run) -> float:
     return run.final("test")["accuracy"]
 
 

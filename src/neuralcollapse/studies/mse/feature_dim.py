@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...training import Plan
+from ...training import Plan, Run
 from .._cells import Train
 from .._common.geometric_and_mse import (
     CLASSES,
@@ -128,11 +128,13 @@ class FeatureDim(Study):
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         text = as_in_text(results)
         squared, entropy = text.where(loss=SQUARED), text.where(loss=ENTROPY)
-        met = fits(_enough(squared))
-        shares = {dim: [_near(entry.value) for entry in squared.where(d=dim)] for dim in squared.labels("d")}
+        met = fits(_with_room_for_a_simplex(squared))
+        shares = {
+            dim: [_share_near_boundary(entry.value) for entry in squared.where(d=dim)] for dim in squared.labels("d")
+        }
         falls = np.minimum(*(np.subtract(shares[low], shares[high]) for low, high in ((5, 8), (8, 9))))
         lowest = min(text.labels("d"))
-        apart = _lost(squared, "train", lowest) - _lost(entropy, "train", lowest)
+        apart = _points_lost(squared, "train", lowest) - _points_lost(entropy, "train", lowest)
         wide = max(entropy.labels("d"))
         change = {
             f"CE, d = {dim} less {wide}": points(entropy.where(d=dim)) - points(entropy.where(d=wide))
@@ -155,7 +157,7 @@ class FeatureDim(Study):
             "contrast": Evidence(apart.tolist(), floor_met=met),
         }
         for split in ("train", "test"):
-            lost = {dim: _lost(squared, split, dim) for dim in squared.labels("d") if dim < CLASSES - 1}
+            lost = {dim: _points_lost(squared, split, dim) for dim in squared.labels("d") if dim < CLASSES - 1}
             least = min(lost.values(), key=lambda values: values.mean())
             why = ", ".join(f"{values.mean():.2f} points at d = {dim}" for dim, values in lost.items())
             found[split] = Evidence(least.tolist(), floor_met=met, why=f"Lost against d >= {CLASSES - 1}: {why}.")
@@ -164,7 +166,7 @@ class FeatureDim(Study):
     def table(self, results: Results) -> list[dict[str, Any]]:
         rows = super().table(results)
         for row, entry in zip(rows, results, strict=True):
-            row["margins_near_zero"] = known(_near(entry.value))
+            row["margins_near_zero"] = known(_share_near_boundary(entry.value))
             row["numerical_rank"] = entry.value.final("train")["numerical_rank"]
         return rows
 
@@ -202,17 +204,17 @@ def dimension_plan(profile: Profile, loss: str, dim: int, seed: int, **changes: 
     return plan if dim == WIDE[profile] else plan.model_copy(update={"model": f"{plan.model},feature_dim={dim}"})
 
 
-def _enough(results: Results) -> Results:
-    return Results(results.profile, tuple(entry for entry in results if entry.labels["d"] >= CLASSES - 1))
+def _with_room_for_a_simplex(results: Results) -> Results:
+    return results.select(lambda entry: entry.labels["d"] >= CLASSES - 1)
 
 
-def _lost(results: Results, split: str, dim: int) -> np.ndarray:
+def _points_lost(results: Results, split: str, dim: int) -> np.ndarray:
     """Points of accuracy that dimension d loses against the mean of d >= K - 1, one a seed."""
-    enough = np.array(per_seed(_enough(results), lambda mine: points(mine, split).mean()))
+    enough = np.array(per_seed(_with_room_for_a_simplex(results), lambda mine: points(mine, split).mean()))
     return enough - points(results.where(d=dim), split)
 
 
-def _near(run: Any) -> float:
+def _share_near_boundary(run: Run) -> float:
     """The share of margins near 0; NaN where there are none."""
     found = margins(run)
     return float((np.abs(found) <= NEAR).mean()) if np.isfinite(found).all() else np.nan

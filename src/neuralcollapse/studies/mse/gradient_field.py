@@ -147,7 +147,7 @@ class GradientField(Study):
         limit = {name: results.only(loss=name, K=None) for name in LOSSES}
         squared = [name for name in SCALES if name != "MSE"]
 
-        def gain(key: str, counts: list[Any]) -> float:
+        def gain(key: str, counts: list[int | None]) -> float:
             pairs = (
                 (results.only(loss=n, K=k)[key], results.only(loss="MSE", K=k)[key]) for n in squared for k in counts
             )

@@ -1,7 +1,7 @@
 """Figure 2 of the mse paper: vanilla MSE is steep in a feature's norm, cross-entropy and rescaled MSE in its angle."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
 from ..pictures import Figure, figure
 from ._slices import AREAS, LOSSES, NORM, descent_field, grid
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as PlotlyFigure
 
 SURFACES = ("MSE", "CE", "MSE (M=5)", "MSE (alpha=5, M=5)")
 RESCALED = ("MSE (M=5)", "MSE (alpha=5, M=5)")
@@ -135,7 +138,7 @@ class Landscape(Study):
             axis.set_xlabel("norm s")
         return picture
 
-    def interactive(self, results: Results) -> Any:
+    def interactive(self, results: Results) -> "PlotlyFigure":
         import plotly.graph_objects as go
         from plotly.subplots import make_subplots
 

@@ -1,7 +1,7 @@
 """Figure 7 of the mse paper: features of dimension three, to look at."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -15,6 +15,9 @@ from .._study import Profile, Study, studies
 from ..claims import Above, Claim, Evidence
 from ..pictures import Figure, class_colour, loss_name
 from .feature_dim import LOSSES, dimension_plan, variants
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as PlotlyFigure
 
 SHOWN = 100
 """Samples of each class in the picture."""
@@ -100,11 +103,13 @@ class ThreeDimensions(Study):
 
     def draw(self, results: Results) -> Figure:
         from matplotlib.figure import Figure
+        from mpl_toolkits.mplot3d import Axes3D
 
         picture = Figure(figsize=(6.7, 3.4), layout="constrained")
         for place, loss in enumerate(LOSSES):
             features, labels = shown(as_in_text(results).where(loss=loss)[0].value)
-            axis: Any = picture.add_subplot(1, 2, place + 1, projection="3d")
+            axis = picture.add_subplot(1, 2, place + 1, projection="3d")
+            assert isinstance(axis, Axes3D)
             for label in np.unique(labels):
                 dots = features[labels == label]
                 axis.scatter(*dots.T, s=4, color=class_colour(int(label)), label=str(label), depthshade=False)
@@ -117,7 +122,7 @@ class ThreeDimensions(Study):
         picture.legend(lines, texts, loc="outside lower center", ncols=10, markerscale=2, title="class")
         return picture
 
-    def interactive(self, results: Results) -> Any:
+    def interactive(self, results: Results) -> "PlotlyFigure":
         from plotly.graph_objects import Scatter3d
         from plotly.subplots import make_subplots
 

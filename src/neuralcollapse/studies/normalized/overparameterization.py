@@ -1,10 +1,11 @@
 """Figure 6 of the normalized paper: normalised nets train and collapse faster as ResNets grow."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...training import Plan
 from .._cells import Train
 from .._common.plans import desk_plan, paper_plan, smoke_plan
 from .._results import Planned, Results
@@ -12,6 +13,9 @@ from .._study import Profile, Study, studies
 from ..claims import Above, Below, Claim, Evidence
 from ..pictures import GREY, Figure, figure, legend_below, metric_name, series
 from ._nets import MODELS, REGULARIZED, as_in_text, epochs_to_fit, least_loss, least_loss_of_relu, net_name, variants
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FITTED = 0.99
 NETS: Mapping[Profile, tuple[str, ...]] = {
@@ -94,15 +98,19 @@ class Overparameterization(Study):
         ratios, nc1, ahead = [], [], []
         for seed in text.labels("seed"):
             mine = [text.where(seed=seed, net=net) for net in text.labels("net")]
-            ratios.append(max(_ratio(*(epochs_to_fit(runs.only(model=m), FITTED) for m in MODELS)) for runs in mine))
-            nc1.append(max(_of(runs, "normalized", "nc1") / _of(runs, "regularized", "nc1") for runs in mine))
-            ahead.append(min(_lead(runs) for runs in mine))
+            ratios.append(
+                max(_epochs_ratio(*(epochs_to_fit(runs.only(model=m), FITTED) for m in MODELS)) for runs in mine)
+            )
+            nc1.append(
+                max(_final_value(runs, "normalized", "nc1") / _final_value(runs, "regularized", "nc1") for runs in mine)
+            )
+            ahead.append(min(_mean_lead(runs) for runs in mine))
         words = "; ".join(
             f"{net_name(net)}: "
             + " against ".join(
-                f"{_when(runs.where(model=m))}, NC1 {runs.where(model=m).final('nc1').mean():.2g}, training accuracy "
-                f"{runs.where(model=m).final('accuracy').mean():.1%}"
-                for m in MODELS
+                f"{_fitting_epoch_in_words(own)}, NC1 {own.final('nc1').mean():.2g}, training accuracy "
+                f"{own.final('accuracy').mean():.1%}"
+                for own in (runs.where(model=m) for m in MODELS)
             )
             for net, runs in ((net, text.where(net=net)) for net in text.labels("net"))
         )
@@ -140,14 +148,14 @@ class Overparameterization(Study):
         ]
 
 
-def _ratio(normalized: float, regularized: float) -> float:
+def _epochs_ratio(normalized: float, regularized: float) -> float:
     """Of two numbers of epochs; not a number if neither net came to fit, 0 if only the regularised one did not."""
     if np.isinf(regularized):
         return np.nan if np.isinf(normalized) else 0.0
     return normalized / regularized
 
 
-def _when(results: Results) -> str:
+def _fitting_epoch_in_words(results: Results) -> str:
     """The mean epoch at which nets fit, in words."""
     epochs = np.array([epochs_to_fit(entry.value, FITTED) for entry in results])
     return (
@@ -157,17 +165,17 @@ def _when(results: Results) -> str:
     )
 
 
-def _of(results: Results, model: str, name: str) -> float:
+def _final_value(results: Results, model: str, name: str) -> float:
     return float(results.where(model=model).final(name)[0])
 
 
-def _lead(results: Results) -> float:
+def _mean_lead(results: Results) -> float:
     """The mean over the measured epochs of the difference in training accuracy, in points."""
     curves = [np.array(results.only(model=model).curve("accuracy")[1], dtype=float) for model in MODELS]
     return float(100 * (curves[0] - curves[1]).mean())
 
 
-def _draw_theory(axis: Any, results: Results) -> None:
+def _draw_theory(axis: "Axes", results: Results) -> None:
     """The least losses of the normalised model at temperature 1."""
     count = results[0].value.model().num_classes
     for style, bound, text in (
@@ -177,7 +185,7 @@ def _draw_theory(axis: Any, results: Results) -> None:
         axis.axhline(bound(count, 1.0), color=GREY, linestyle=style, linewidth=1.0, label=text, zorder=1)
 
 
-def _plan(profile: Profile, **chosen: Any) -> Any:
+def _plan(profile: Profile, **chosen: Any) -> Plan:
     if profile == "smoke":
         return smoke_plan(**chosen)
     small: dict[str, Any] = {"data": "cifar100", "per_class": 30, "epochs": 100, "measure": "every", "batch_size": 128}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["broken_symmetry_optimum"]
 
-Numbers = np.ndarray | float
+Reals = np.ndarray | float
 
 BROKEN = "broken symmetry"
 NOT_PROVED = "not proved to be global: the loss is not convex here and there is a bias"
@@ -73,9 +73,9 @@ def broken_symmetry_optimum(problem: "RegularizedUFM", loss: LogitLoss, symmetri
 def _objective(
     problem: "RegularizedUFM",
     loss: LogitLoss,
-    learned: Numbers,
-    margin: Numbers,
-    shift: Numbers,
+    learned: Reals,
+    margin: Reals,
+    shift: Reals,
 ) -> Curve:
     """The full objective in the family, for arrays of m, a and delta."""
     count = problem.num_classes

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from ..._support.numerics import root
 
-__all__ = ["Group", "GroupSolution", "solve_two_groups"]
+__all__ = ["ClassGroup", "GroupSolution", "solve_two_groups"]
 
 TINY = 1e-300
 
 
 @dataclass(frozen=True)
-class Group:
+class ClassGroup:
     """A group of classes of equal count, and what it gives away; ``rest`` is what its own classes share besides p."""
 
     classes: int
@@ -80,7 +80,7 @@ def solve_two_groups(
     """The global minimum for ``sizes`` = (kA, kB) classes of ``counts`` = (nA, nB) samples; d >= K-1."""
     total = sizes[0] * counts[0] + sizes[1] * counts[1]
     groups = [
-        Group(k, n, min(1.0, smoothing + total * mu / math.sqrt(n)) if k > 1 else 1.0)
+        ClassGroup(k, n, min(1.0, smoothing + total * mu / math.sqrt(n)) if k > 1 else 1.0)
         for k, n in zip(sizes, counts, strict=True)
     ]
     between = _Between(groups[0], groups[1], total, mu, smoothing / sum(sizes), bias_decay)
@@ -100,8 +100,8 @@ def solve_two_groups(
 class _Between:
     """The one direction between the groups: unknowns b = beta - floor and d = delta - floor, floor = eps/K."""
 
-    first: Group
-    second: Group
+    first: ClassGroup
+    second: ClassGroup
     total: int
     mu: float
     floor: float
@@ -153,7 +153,7 @@ class _Between:
         b = root(lambda b: _clip(sum(self.taus(b, ratio * b))), self._least(top), top * (1 - 1e-15))
         return b, ratio * b
 
-    def _most(self, group: Group, other: Group) -> float:
+    def _most(self, group: ClassGroup, other: ClassGroup) -> float:
         """The b at which a group has given everything away."""
         return group.reserve / other.classes - self.floor
 

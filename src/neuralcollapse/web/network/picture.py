@@ -34,14 +34,14 @@ METRIC_WORDS = {
     "NC5 out of distribution": "how far other data are from the span of the classes",
 }
 
-Rows = Float[Tensor, "N d"]
-Labels = Int[Tensor, " N"]
+SampleRows = Float[Tensor, "N d"]
+ClassLabels = Int[Tensor, " N"]
 
 
 def describe_network(
     report: CollapseReport,
-    features: Rows | None = None,
-    labels: Labels | None = None,
+    features: SampleRows | None = None,
+    labels: ClassLabels | None = None,
     weight: Tensor | None = None,
     *,
     layers: Mapping[str, CollapseReport] | None = None,
@@ -132,7 +132,7 @@ def _layer_facts(layers: Mapping[str, CollapseReport] | None) -> list[JSONObject
     ]
 
 
-def _views(features: Rows, labels: Labels, weight: Tensor | None, classes: int) -> JSONObject:
+def _views(features: SampleRows, labels: ClassLabels, weight: Tensor | None, classes: int) -> JSONObject:
     counts = torch.bincount(labels, minlength=classes)[:classes].double()
     sums = torch.zeros(classes, features.shape[1], dtype=torch.float64).index_add_(0, labels, features)
     means = sums / counts.clamp(min=1)[:, None]
@@ -154,7 +154,7 @@ def _views(features: Rows, labels: Labels, weight: Tensor | None, classes: int) 
 
 
 def _view_of_means(
-    features: Rows, labels: Labels, centred: Tensor, centre: Tensor, weight: Tensor | None, kept: Tensor
+    features: SampleRows, labels: ClassLabels, centred: Tensor, centre: Tensor, weight: Tensor | None, kept: Tensor
 ) -> JSONObject:
     """Class means, classifier rows and some samples in the main directions of means and classifier together.
 
@@ -180,7 +180,7 @@ def _view_of_means(
     }
 
 
-def _worst_pair(features: Rows, labels: Labels, means: Tensor, kept: Tensor) -> JSONObject | None:
+def _worst_pair(features: SampleRows, labels: ClassLabels, means: Tensor, kept: Tensor) -> JSONObject | None:
     """The two classes with the largest (v_i + v_j) / (2 |m_i - m_j|^2), and their samples along m_j - m_i.
 
     On that axis m_i is at 0 and m_j at 1.

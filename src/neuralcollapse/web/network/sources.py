@@ -16,7 +16,7 @@ from ...metrics import CollapseReport, measure, measure_files, measure_layers, o
 from ...metrics.files.arrays import Array
 from ...metrics.files.measure import measure_shard
 from ...metrics.files.shards import ROLES, Shard, all_label_names, collect, encode, find_files, layers_in
-from ...metrics.hooks.batches import BatchReader, Forward, LabelsOf
+from ...metrics.hooks.batches import Batches, BatchReader, Forward, LabelsOf
 from ...metrics.hooks.heads import unwrapped
 from ...metrics.hooks.run import ModelRun, check_model
 from ...metrics.measurement import Measurement, Options, SharedHead
@@ -36,7 +36,7 @@ PICTURE_ROWS = 20_000
 """Samples that pictures of files are made from."""
 LAYER_METRICS = ("nc1", "nc1_quotient")
 
-Frame = JSONObject
+NetworkFrame = JSONObject
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Network:
     """A network over time: states with their pictures, and rows of a history (epoch, split, metrics) if any."""
 
     title: str
-    frames: tuple[Frame, ...]
+    frames: tuple[NetworkFrame, ...]
     history: tuple[Mapping[str, Any], ...] = ()
 
     def to_dict(self) -> JSONObject:
@@ -52,7 +52,7 @@ class Network:
         return {"title": self.title, "frames": list(self.frames), "history": [dict(row) for row in self.history]}
 
 
-def frame(name: str, step: float | None, network: JSONObject) -> Frame:
+def frame(name: str, step: float | None, network: JSONObject) -> NetworkFrame:
     """One state: what it is called, where it stands in time, and what :func:`describe_network` says."""
     return {"name": name, "step": step, "network": network}
 
@@ -128,7 +128,7 @@ def _network_of_layers(file: Path, shards: Mapping[str, Shard]) -> JSONObject:
 
 def network_of_model(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Batches,
     *,
     layer: str | None = None,
     num_classes: int | None = None,
@@ -193,7 +193,7 @@ def _captured_rows(
 
 def _by_layer(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Batches,
     names: Sequence[str] | None,
     num_classes: int | None,
     forward: Forward | None,

@@ -14,7 +14,7 @@ from ...studies.pictures import figure, legend_below, plain_decimals, styled, wh
 from ._parts import Chart, Key, Picture
 from ._svg import inline_svg
 
-__all__ = ["LEVEL", "Curve", "Panel", "chart", "picture"]
+__all__ = ["LEVEL", "ChartLine", "Panel", "chart", "picture"]
 
 LEVEL = GREY
 """Colour of a level that stands for no loss."""
@@ -26,7 +26,7 @@ DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5))}
 
 
 @dataclass(frozen=True)
-class Curve:
+class ChartLine:
     """One line; values may be None where there is none."""
 
     name: str
@@ -42,7 +42,7 @@ class Panel:
     """Curves of one quantity, with levels that the theory gives drawn across."""
 
     title: str
-    curves: Sequence[Curve]
+    curves: Sequence[ChartLine]
     levels: Sequence[tuple[str, float, str]] = ()
     """(what, value, colour)."""
     x_title: str = "epoch"

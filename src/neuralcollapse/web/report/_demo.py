@@ -17,7 +17,7 @@ from ...studies.demo import LOSS_WORDS, Demo, sizes
 from ...studies.pictures import figure, styled
 from ...training import Run, closed_form_loss
 from ...ufm import Trace
-from ._charts import LEVEL, Curve, Panel, picture
+from ._charts import LEVEL, ChartLine, Panel, picture
 from ._numbers import duration, heading, shown
 from ._parts import Details, Picture, Table, table_of
 from ._stored import environment, read_json
@@ -66,9 +66,9 @@ class _Loss:
     def words(self) -> str:
         return LOSS_WORDS[self.spec]
 
-    def curve(self, name: str) -> Curve:
+    def curve(self, name: str) -> ChartLine:
         epochs, values = self.run.curve(name)
-        return Curve(self.words, epochs, values, series_colour(self.spec), mark=series_mark(self.spec))
+        return ChartLine(self.words, epochs, values, series_colour(self.spec), mark=series_mark(self.spec))
 
 
 def write_demo(folder: str | Path) -> Path:
@@ -291,7 +291,7 @@ def _gap_picture(found: list[_Loss]) -> Picture:
     for one in found:
         steps = [float(step or 0) for step in one.trace.history["iteration"]]
         gaps = [None if gap is None else max(float(gap), 1e-16) for gap in one.trace.history["gap"]]
-        curves.append(Curve(one.words, steps, gaps, series_colour(one.spec), mark=series_mark(one.spec)))
+        curves.append(ChartLine(one.words, steps, gaps, series_colour(one.spec), mark=series_mark(one.spec)))
     note = "Values below 10⁻¹⁶ are drawn there: they are rounding errors."
     return picture(
         [Panel("Certified gap to the global minimum", curves, x_title="iteration", log_x=False)], "gap", note

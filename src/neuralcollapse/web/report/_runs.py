@@ -9,7 +9,7 @@ from ..._support.registry import Spec
 from ..._support.theme import BLUE, GREEN, MARKS, RED, look_of
 from ...studies.pictures import metric_name
 from ...training import Plan, Run, closed_form_loss
-from ._charts import LEVEL, Curve, Panel, picture
+from ._charts import LEVEL, ChartLine, Panel, picture
 from ._numbers import heading, shown
 from ._parts import Badge, Details, Picture, Section, Table, table_of
 from ._stored import environment
@@ -101,7 +101,7 @@ def _panels(run: Run, history: list[JSONObject]) -> list[Panel]:
             rows = [row for row in history if row["split"] == split and row.get(name) is not None]
             if rows:
                 x, y = [row["epoch"] for row in rows], [row[name] for row in rows]
-                curves.append(Curve(split, x, y, colour, dash, mark))
+                curves.append(ChartLine(split, x, y, colour, dash, mark))
         if not curves:
             continue
         predicted = closed_form_loss(run) if name == "loss" else None

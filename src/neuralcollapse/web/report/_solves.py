@@ -7,7 +7,7 @@ from ..._support.files import JSONObject
 from ..._support.theme import BLUE
 from ...studies.pictures import metric_name
 from ...ufm import Certificate, Problem, RegressionUFM, Trace
-from ._charts import LEVEL, Curve, Panel, picture
+from ._charts import LEVEL, ChartLine, Panel, picture
 from ._numbers import heading, shown
 from ._parts import Badge, Details, Section, table_of
 
@@ -82,6 +82,6 @@ def _panels(trace: Trace, best: float | None) -> list[Panel]:
             continue
         percent = name == "accuracy"
         levels = [("closed form", best, LEVEL)] if name == "value" and best is not None else []
-        curves = [Curve("solve", steps, numbers, BLUE)]
+        curves = [ChartLine("solve", steps, numbers, BLUE)]
         panels.append(Panel(metric_name(name), curves, levels, "iteration + 1", log_y=not percent, percent=percent))
     return panels

@@ -5,7 +5,7 @@ const CLEAR = 255; // the index that lets the frame before show through
 
 /** The most frequent colours of all frames, in steps of 8, and the nearest of them for every other one.
  * @param {Uint8ClampedArray[]} frames red, green, blue and opacity of every pixel */
-export function paletteOf(frames) {
+function paletteOf(frames) {
   const counts = new Uint32Array(32768);
   const key = (/** @type {Uint8ClampedArray} */ p, /** @type {number} */ i) =>
     ((p[i] >> 3) << 10) | ((p[i + 1] >> 3) << 5) | (p[i + 2] >> 3);
@@ -36,7 +36,7 @@ export function paletteOf(frames) {
 }
 
 /** Lempel, Ziv and Welch's codes of eight-bit indices, in blocks of at most 255 bytes. @param {Uint8Array} indices */
-export function compressed(indices) {
+function compressed(indices) {
   const [stop, end] = [256, 257];
   /** @type {number[]} */
   const bytes = [];

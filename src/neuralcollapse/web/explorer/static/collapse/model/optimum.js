@@ -7,7 +7,7 @@ import { sampleLoss } from "./ufm.js";
 
 /** The loss of a sample whose own logit leads all others by `margin`. @param {Loss} loss @param {number} margin
  * @param {number} count */
-export function marginLoss(loss, margin, count) {
+function marginLoss(loss, margin, count) {
   const logits = new Float64Array(count);
   logits[0] = margin;
   return sampleLoss(loss, logits, 0, new Float64Array(count));

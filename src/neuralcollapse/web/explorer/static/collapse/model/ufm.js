@@ -20,7 +20,7 @@ export function labelsOf(problem) {
 }
 
 /** A stream of uniform numbers in [0, 1) from a seed (mulberry32). @param {number} seed */
-export function uniform(seed) {
+function uniform(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -52,7 +52,7 @@ export function randomPoint(problem, seed, scale = 1) {
 }
 
 /** All rows at unit norm, in place. @param {Point} point @param {number} dim */
-export function onSphere(point, dim) {
+function onSphere(point, dim) {
   for (const rows of [point.W, point.H]) {
     for (let start = 0; start < rows.length; start += dim) {
       let square = 0;

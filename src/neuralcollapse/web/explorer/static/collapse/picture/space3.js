@@ -20,7 +20,7 @@ export function simplex(count) {
 
 /** The orthonormal rows nearest to those of a matrix (its polar factor); zero rows stay zero.
  * @param {number[][]} rows */
-export function polar(rows) {
+function polar(rows) {
   const n = rows.length;
   const gram = Float64Array.from(rows.flatMap((a) => rows.map((b) => dot(a, b))));
   const { values, vectors } = eigen(gram, n);

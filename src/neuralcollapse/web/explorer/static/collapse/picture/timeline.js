@@ -179,7 +179,7 @@ export class Timeline {
 }
 
 /** Two to five round numbers: multiples of 1, 2 or 5 times a power of ten. @param {number} bottom @param {number} top */
-export function rounds(bottom, top) {
+function rounds(bottom, top) {
   const span = top - bottom || 1;
   const unit = 10 ** Math.floor(Math.log10(span / 2));
   const step = unit * /** @type {number} */ ([1, 2, 5].findLast((multiple) => 2 * multiple * unit <= span) || 1);
