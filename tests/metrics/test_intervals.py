@@ -290,3 +290,37 @@ def test_many_small_shards_fill_all_groups(tmp_path, per_shard):
         assert shards.intervals[name] == again.intervals[name]
         wide, narrow = (high - low for low, high in (shards.intervals[name], whole.intervals[name]))
         assert narrow / 4 < wide < 4 * narrow, name
+
+
+def test_intervals_of_some_decided_samples_are_as_wide_as_those_make_them():
+    """The interval about the share of 300 samples used to be that of all 3000: a third as wide, and wrong."""
+    rng = np.random.default_rng(0)
+    means = 0.8 * rng.normal(size=(K, D))
+    W = means - means.mean(0) + 0.3 * rng.normal(size=means.shape)
+    labels = rng.integers(0, K, 100_000)
+    names = ["nc4_mismatch", "cosine_margin"]
+    truth = nc.measure(means[labels] + rng.normal(size=(len(labels), D)), labels, W, metrics=names)
+    held = dict.fromkeys(names, 0)
+    for _ in range(20):
+        y = rng.permutation(np.repeat(np.arange(K), 750))
+        part = nc.measure(
+            means[y] + rng.normal(size=(len(y), D)), y, W, metrics=names, decision_rows=300, intervals=0.95
+        )
+        for name in names:
+            low, high = part.intervals[name]
+            held[name] += low <= truth.values[name] <= high
+    assert min(held.values()) >= 16, held
+
+
+def test_a_stream_of_margins_alone_has_their_interval():
+    H, y, W, b = labelled()
+    model = torch.nn.Linear(6, 4)
+    with torch.no_grad():
+        model.weight.copy_(W)
+        model.bias.copy_(b)
+    batches = [(H[rows], y[rows]) for rows in torch.arange(240).split(60)]
+    alone, both = (
+        nc.measure_model(model, batches, metrics=names, intervals=0.9, groups=6, memory_limit=5000)
+        for names in (["cosine_margin"], ["cosine_margin", "nc4_mismatch"])
+    )
+    assert alone.intervals["cosine_margin"] == pytest.approx(both.intervals["cosine_margin"], rel=1e-12)

@@ -97,3 +97,30 @@ def test_bad_selections_give_one_clear_line():
             statistics.report(**options)
         with pytest.raises(error, match=words):
             statistics.second_pass(**options)
+
+
+def test_reasons_name_the_classes_by_their_numbers_among_all():
+    """They used to name them by their places among those that are measured: class 1 for class 5."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.tensor([2, 5, 7]).repeat_interleave(12)
+    H = torch.randn(len(y), D, generator=generator)
+    W = torch.randn(10, D, generator=generator)
+    W[7] = 0
+    single = torch.cat([y, torch.tensor([9])]), torch.cat([H, torch.ones(1, D)])
+    reasons = nc.measure(single[1], single[0], W, present_only=True).reasons
+    assert "class 9 has a single sample" in reasons["nc1_quotient_debiased"]
+    H[y == 7] = H[y == 5]
+    for part in (H, H.double()):
+        reasons = nc.measure(part, y, W, present_only=True, metrics="all").reasons
+        assert "classes 5 and 7 coincide" in reasons["cdnv"]
+        assert "classes 5 and 7 have the same direction" in reasons["uniformity_means"]
+        for name in ("nc3_cosine", "equiangular_weight", "one_vs_rest_weight"):
+            assert "class 7 is zero" in reasons[name], name
+    H[y == 5] = 0
+    assert "class 5 are zero" in nc.measure(H, y, W, present_only=True, metrics="all").reasons["numerical_rank"]
+    H = torch.randn(len(y), D, generator=generator)
+    H[y == 5] = H.reshape(3, 12, D)[[0, 2]].mean(0)
+    assert "class 5 is the global mean" in nc.measure(H, y, W, present_only=True).reasons["equiangular_means"]
+    W = W.double()
+    W[7] = (W[2] + W[5]) / 2
+    assert "row 7 equals" in nc.measure(H, y, W, present_only=True).reasons["cosine_margin"]

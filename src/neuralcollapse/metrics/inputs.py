@@ -29,6 +29,7 @@ __all__ = [
     "as_rows",
     "check_labels",
     "class_count",
+    "classes_shown",
     "length_of",
     "nonfinite_error",
     "select_rows",
@@ -180,17 +181,21 @@ def class_count(num_classes: object, labels: Int[Tensor, " N"], weight: Tensor |
     if weight is not None:
         return weight.shape[0]
     kept = labels if ignore_label is None else labels[labels != ignore_label]
-    if kept.shape[0] == 0:
+    return classes_shown(int(kept.max()) if kept.shape[0] else -1, kept.shape[0])
+
+
+def classes_shown(highest: int, samples: int) -> int:
+    """The highest label and one, of so many samples; an error where so few cannot be meant to show so many classes."""
+    if samples == 0:
         raise ValueError("features hold no samples to measure")
-    count = int(kept.max()) + 1
-    if count > 1000 + 10 * kept.shape[0]:
+    if highest + 1 > 1000 + 10 * samples:
         raise ValueError(
-            f"labels go up to {count - 1} in {kept.shape[0]} samples: give num_classes, "
+            f"labels go up to {highest} in {samples} samples: give num_classes, "
             "or present_only=True to measure the classes that occur"
         )
-    if count < 2:
+    if highest + 1 < 2:
         raise ValueError("labels hold a single class; neural collapse needs at least two (or give num_classes)")
-    return count
+    return highest + 1
 
 
 def as_classifier(

@@ -214,7 +214,7 @@ class GroupedSecondPass:
 
     def __init__(self, whole: SecondPass, groups: int | None):
         self._task = task = whole.task
-        asked = replace(task, metrics=(), needs=task.needs & {"decisions", "margins"}, decision_rows=None)
+        asked = replace(task, metrics=(), needs=task.needs & {"decisions", "margins"})
         count = groups if groups is not None and asked.needs else 0
         self.parts = (whole, *(SecondPass(asked) for _ in range(count)))
         self._groups = SampleGroups(max(count, 1), torch.zeros(task.num_classes, dtype=torch.int64))
@@ -262,10 +262,7 @@ class GroupedSecondPass:
 
     def intervals(self, values: Mapping[str, float | None], level: float) -> dict[str, tuple[float, float]]:
         """Intervals of nc4_mismatch and cosine_margin."""
-        found = [part.results() for part in self.parts[1:]]
-        sizes = torch.tensor([0 if one.decided is None else int(one.decided.sum()) for one in found])
-        seen = [one for one, size in zip(found, sizes.tolist(), strict=True) if size]
-        return intervals_of(values, _decisions_without(seen, sizes), level) if seen else {}
+        return intervals_of(values, _decisions_without([part.results() for part in self.parts[1:]]), level)
 
 
 def first_statistics(
@@ -389,35 +386,34 @@ def with_intervals(
         for need in METRICS[name].needs
     }
     if asked:
-        task = Task(geometry, (), frozenset(asked), geometry.num_classes)
+        task = Task(geometry, (), frozenset(asked), geometry.num_classes, decision_rows=settings.decision_rows)
         parts = [
             second_pass(source.where(rows), labels[rows].to(source.device), task).results()
             for rows in ((assigned == group).nonzero().squeeze(1) for group in range(groups))
             if rows.shape[0]
         ]
-        found |= intervals_of(report.values, _decisions_without(parts, assigned.bincount(minlength=groups)), level)
+        found |= intervals_of(report.values, _decisions_without(parts), level)
     found = {name: found[name] for name in report.values if name in found}
     return replace(report, intervals=MappingProxyType(found), notes=notes)
 
 
-def _decisions_without(parts: Sequence[SampleResults], sizes: Int[Tensor, " G"]) -> dict[str, list[float | None]]:
-    """Mismatches and margins without one group each, by sums over samples: the class means stay as they are."""
+def _decisions_without(parts: Sequence[SampleResults]) -> dict[str, list[float | None]]:
+    """Mismatches and margins without one group each, by sums over what was decided: the class means stay as they are.
+
+    Where only some samples are decided, of each group as large a share is.
+    """
+    wrong = [
+        (float(part.mismatches), int(part.decided.sum()))
+        for part in parts
+        if part.mismatches is not None and part.decided is not None
+    ]
+    margins = [(float(sum_in_float64(part.margins)), len(part.margins)) for part in parts if part.margins is not None]
     result: dict[str, list[float | None]] = {}
-    counts = sizes[sizes > 0].tolist()
-    if len(counts) < 2:
-        return result
-    wrong = [part.mismatches for part in parts]
-    if all(number is not None for number in wrong):
-        total = sum(number or 0 for number in wrong)
-        result["nc4_mismatch"] = [
-            (total - (number or 0)) / (sum(counts) - size) for number, size in zip(wrong, counts, strict=True)
-        ]
-    margins = [part.margins for part in parts if part.margins is not None]
-    if len(margins) == len(parts):
-        sums, numbers = [float(sum_in_float64(part)) for part in margins], [len(part) for part in margins]
-        result["cosine_margin"] = [
-            (sum(sums) - one) / (sum(numbers) - size) for one, size in zip(sums, numbers, strict=True)
-        ]
+    for name, found in (("nc4_mismatch", wrong), ("cosine_margin", margins)):
+        found = [(one, size) for one, size in found if size]
+        if len(found) > 1:
+            total, count = math.fsum(one for one, _ in found), sum(size for _, size in found)
+            result[name] = [(total - one) / (count - size) for one, size in found]
     return result
 
 

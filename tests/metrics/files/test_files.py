@@ -330,3 +330,25 @@ def test_hidden_files_of_a_folder_are_left_alone(tmp_path):
     (tmp_path / ".a.npz").write_bytes(b"not an archive")
     assert nc.measure_files(tmp_path)["nc1"] == pytest.approx(nc.measure(H, y)["nc1"])
     assert nc.measure_files(str(tmp_path / "*"))["nc1"] == pytest.approx(nc.measure(H, y)["nc1"])
+
+
+def test_labels_with_gaps_are_counted_as_in_memory(tmp_path):
+    """The shards' different labels were taken for their samples, and present_only=True was advised and refused."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 7, 50_000], 40)
+    H = rng.normal(size=(120, 5)) + y[:, None] % 11
+    for number in range(2):
+        np.savez(tmp_path / f"{number}.npz", features=H[number::2], labels=y[number::2])
+    expected = nc.measure(H, y, metrics=["nc1", "cdnv"], present_only=True)
+    found = nc.measure_files(tmp_path, workers=1, metrics=["nc1", "cdnv"], present_only=True)
+    assert found.nc1 == pytest.approx(expected.nc1, rel=1e-9)
+    assert found.cdnv == pytest.approx(expected.cdnv, rel=1e-9)
+    assert found.per_class.names == expected.per_class.names == ("0", "7", "50000")
+    with pytest.raises(ValueError, match="labels go up to 50000 in 120 samples"):
+        nc.measure_files(tmp_path, workers=1)
+    few = np.where(y == 50_000, 1500, y)
+    for number in range(2):
+        np.savez(tmp_path / f"{number}.npz", features=H[number::2], labels=few[number::2])
+    reports = [nc.measure(H, few, metrics=["nc1"]), nc.measure_files(tmp_path, workers=1, metrics=["nc1"])]
+    assert [report.num_classes for report in reports] == [1501, 1501]
+    assert reports[0].reasons == reports[1].reasons

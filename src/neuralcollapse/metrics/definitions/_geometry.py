@@ -122,6 +122,10 @@ class Geometry:
         """N."""
         return int(self.counts.sum())
 
+    def number_of(self, place: int) -> int:
+        """The number among all classes of the class in this row."""
+        return place if self.classes is None else int(self.classes[place])
+
     @property
     def mean_shares(self) -> Float[Tensor, " K"]:
         """Weights a_k with h_G = sum_k a_k m_k."""
@@ -300,7 +304,7 @@ class Geometry:
         lost = self.at_global_mean.nonzero()
         if lost.shape[0]:
             raise NotApplicableError(
-                f"the mean of class {int(lost[0])} is the global mean within the rounding of "
+                f"the mean of class {self.number_of(int(lost[0]))} is the global mean within the rounding of "
                 f"{str(self.precision).removeprefix('torch.')} features, so it has no direction from there"
             )
         return means

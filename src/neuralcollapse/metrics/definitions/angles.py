@@ -19,21 +19,20 @@ def equinorm(rows: Float[Tensor, "K d"]) -> float:
     return float(norms.std(correction=0) / norms.mean())
 
 
-def unit_rows(rows: Float[Tensor, "K d"]) -> Float[Tensor, "K d"]:
-    """Rows of unit length; a zero row has no direction."""
+def unit_rows(geometry: Geometry, rows: Float[Tensor, "K d"]) -> Float[Tensor, "K d"]:
+    """Rows, one a class, of unit length; a zero row has no direction."""
     scaled = rows / rows.abs().max()
     norms = scaled.square().sum(1, keepdim=True).sqrt()
-    zero = (norms[:, 0] == 0).nonzero()
-    if zero.shape[0]:
-        raise NotApplicableError(f"the vector of class {int(zero[0])} is zero, so it has no direction")
+    check_directions(geometry, norms[:, 0])
     return scaled / norms
 
 
-def check_directions(vectors: Rows) -> None:
-    """Raise unless every row has a direction."""
-    zero = (vectors.lengths == 0).nonzero()
+def check_directions(geometry: Geometry, lengths: Float[Tensor, " K"]) -> None:
+    """Raise unless every row, of these lengths, has a direction."""
+    zero = (lengths == 0).nonzero()
     if zero.shape[0]:
-        raise NotApplicableError(f"the vector of class {int(zero[0])} is zero, so it has no direction")
+        label = geometry.number_of(int(zero[0]))
+        raise NotApplicableError(f"the vector of class {label} is zero, so it has no direction")
 
 
 class MeanAngles(PairSum):
@@ -41,7 +40,7 @@ class MeanAngles(PairSum):
 
     def __init__(self, geometry: Geometry, vectors: Rows):
         _ = geometry.require_directions() if self.of == "means" else geometry.require_weight()
-        check_directions(vectors)
+        check_directions(geometry, vectors.lengths)
         self.pairs = vectors.count * (vectors.count - 1)
         self._mean, self._ideal = vectors.mean_cosine, -1.0 / (vectors.count - 1)
         self._squares = self._apart = 0.0

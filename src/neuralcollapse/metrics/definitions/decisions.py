@@ -69,7 +69,7 @@ def cosine_margin(geometry: Geometry) -> float:
     small = (norms <= (1e-14) ** 2 * weight.shape[1]).nonzero()
     if small.shape[0]:
         raise NotApplicableError(
-            f"the classifier's row {int(small[0])} equals the mean of its rows, so it has no angle"
+            f"the classifier's row {geometry.number_of(int(small[0]))} equals the mean of its rows, so it has no angle"
         )
     margins = geometry.samples.margins
     if margins is None:

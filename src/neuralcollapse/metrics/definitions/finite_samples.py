@@ -29,8 +29,9 @@ def _unbiased_variances(geometry: Geometry) -> Float[Tensor, " K"]:
     geometry.require_spread()
     few = (geometry.counts < 2).nonzero()
     if few.shape[0]:
+        label = geometry.number_of(int(few[0]))
         raise NotApplicableError(
-            f"class {int(few[0])} has a single sample, which says nothing of its variance (min_samples=2 skips it)"
+            f"class {label} has a single sample, which says nothing of its variance (min_samples=2 skips it)"
         )
     counts = geometry.counts.to(torch.float64)
     return geometry.class_variances * (counts / (counts - 1))
@@ -84,7 +85,7 @@ class UnbiasedDistances(ClassDistances):
 )
 def cdnv_debiased(geometry: Geometry) -> float:
     """Like ``cdnv`` with unbiased variances and squared distances."""
-    return geometry.pair_sum(UnbiasedDistances).mean()
+    return geometry.pair_sum(UnbiasedDistances).mean(geometry)
 
 
 @define(

@@ -26,7 +26,7 @@ class LogDistances(PairSum):
 
     def __init__(self, geometry: Geometry, vectors: Rows):
         geometry.require_directions()
-        check_directions(vectors)
+        check_directions(geometry, vectors.lengths)
         self._errors = (geometry.mean_errors / vectors.size / vectors.lengths).square()
         self._pairs = vectors.count * (vectors.count - 1)
         # Deviations from the value at the mean cosine: where all agree, the variance does not come from a cancellation.
@@ -43,10 +43,10 @@ class LogDistances(PairSum):
         self._first += tile.orders * float(values.sum())
         self._second += tile.orders * float(torch.linalg.vector_norm(values)) ** 2
 
-    def moments(self) -> tuple[float, float]:
+    def moments(self, geometry: Geometry) -> tuple[float, float]:
         """Mean and standard deviation over pairs."""
         if self._same is not None:
-            k, j = self._same
+            k, j = map(geometry.number_of, self._same)
             raise NotApplicableError(f"the centred means of classes {k} and {j} have the same direction")
         mean = self._first / self._pairs
         return self._usual + mean, math.sqrt(max(self._second / self._pairs - mean**2, 0.0))
@@ -64,7 +64,7 @@ class LogDistances(PairSum):
 )
 def uniformity_means(geometry: Geometry) -> float:
     """The least possible for K <= d+1 is that of the simplex; for more classes it is higher and not known."""
-    return geometry.pair_sum(LogDistances).moments()[0]
+    return geometry.pair_sum(LogDistances).moments(geometry)[0]
 
 
 @define(
@@ -77,7 +77,7 @@ def uniformity_means(geometry: Geometry) -> float:
 )
 def uniformity_means_variation(geometry: Geometry) -> float:
     """Zero when all directions are equally far from one another."""
-    mean, deviation = geometry.pair_sum(LogDistances).moments()
+    mean, deviation = geometry.pair_sum(LogDistances).moments(geometry)
     if mean == 0.0:
         raise NotApplicableError("the mean of -log distance is zero, so it has no coefficient of variation")
     return deviation / abs(mean)
@@ -85,7 +85,7 @@ def uniformity_means_variation(geometry: Geometry) -> float:
 
 def _row_cosines(geometry: Geometry) -> Float[Tensor, " K"]:
     """1 - cos(w_k, m_k - h_G), as |unit difference|^2/2: exact near zero."""
-    weight, means = unit_rows(geometry.require_weight()), unit_rows(geometry.require_directions())
+    weight, means = unit_rows(geometry, geometry.require_weight()), unit_rows(geometry, geometry.require_directions())
     return (weight - means).square().sum(1) / 2
 
 
@@ -139,7 +139,7 @@ HULL_DISTANCE = "min over k of the distance of x_k from the convex hull of the o
 )
 def one_vs_rest_weight(geometry: Geometry) -> float:
     """The certified distance; at collapse K/(K-1) for K <= d+1, less for more classes."""
-    return one_vs_rest(unit_rows(geometry.require_weight())).smallest
+    return one_vs_rest(unit_rows(geometry, geometry.require_weight())).smallest
 
 
 @define(
@@ -155,4 +155,4 @@ def one_vs_rest_weight(geometry: Geometry) -> float:
 )
 def one_vs_rest_means(geometry: Geometry) -> float:
     """The same of the centred class means."""
-    return one_vs_rest(unit_rows(geometry.require_directions())).smallest
+    return one_vs_rest(unit_rows(geometry, geometry.require_directions())).smallest

@@ -93,10 +93,10 @@ class ClassDistances(PairSum):
         sums = self.variances[left] @ inverse.sum(1) + self.variances[right] @ inverse.sum(0)
         self.total += tile.orders * float(sums) / 2
 
-    def mean(self) -> float:
+    def mean(self, geometry: Geometry) -> float:
         """The mean over pairs."""
         if self.too_close is not None:
-            k, j = self.too_close
+            k, j = map(geometry.number_of, self.too_close)
             raise NotApplicableError(f"the means of classes {k} and {j} {self.touching}")
         return self.total / self.pairs
 
@@ -113,7 +113,7 @@ class ClassDistances(PairSum):
 )
 def cdnv(geometry: Geometry) -> float:
     """The mean over ordered pairs of classes."""
-    return geometry.pair_sum(ClassDistances).mean()
+    return geometry.pair_sum(ClassDistances).mean(geometry)
 
 
 @define(
@@ -137,5 +137,7 @@ def numerical_rank(geometry: Geometry) -> float:
         raise geometry.lacking("ranks")
     zero = (ranks == 0).nonzero()
     if zero.shape[0]:
-        raise NotApplicableError(f"all features of class {int(zero[0])} are zero, so its rank is not defined")
+        raise NotApplicableError(
+            f"all features of class {geometry.number_of(int(zero[0]))} are zero, so its rank is not defined"
+        )
     return float(ranks.mean())

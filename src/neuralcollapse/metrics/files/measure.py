@@ -18,7 +18,7 @@ from ..._support.checks import describe, integer
 from ..._support.files import locked
 from ..accumulators.second_pass import SecondPass
 from ..accumulators.statistics import ClassStatistics
-from ..inputs import IGNORED, Array, as_classifier, as_labels, as_rows, class_count
+from ..inputs import IGNORED, Array, as_classifier, as_labels, as_rows, classes_shown
 from ..intervals import GroupedSecondPass, GroupedStatistics, first_statistics, intervals_from, second_pass_of
 from ..measure import out_of_distribution_mean, report_on
 from ..precision import coarser
@@ -196,14 +196,24 @@ def _planned_job(
     elif names is not None:
         classes = max(2, len(names))
     else:
-        occurring = torch.cat([encode(shard.read_labels(), None).unique() for shard in found.shards]).unique()
-        classes = class_count(None, occurring, None, settings.ignore_label)
+        classes = _classes_in(found.shards, settings)
     anyway = settings.needs & {"ranks"} or settings.selection.min_samples > 1
     anyway = anyway or (weight is not None and settings.needs & {"decisions", "margins"})
     passes, _ = settings.first_look(classes, dim, "free" if anyway else "cheap")
     statistics, notes = first_statistics(settings, classes, dim, passes)
     number = statistics.parts[0].passes if isinstance(statistics, GroupedStatistics) else passes
     return ShardJob(classes, dim, number, settings, names), notes
+
+
+def _classes_in(shards: Sequence[Shard], settings: Settings) -> int:
+    """The highest label of all shards and one; any, where classes that do not occur are left out."""
+    highest, samples = -1, 0
+    for shard in shards:
+        labels = encode(shard.read_labels(), None)
+        kept = labels if settings.ignore_label is None else labels[labels != settings.ignore_label]
+        samples += kept.shape[0]
+        highest = max(highest, int(kept.max()) if kept.shape[0] else -1)
+    return max(2, highest + 1) if settings.selection != Selection() else classes_shown(highest, samples)
 
 
 # one shard ----------------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ ClassRow = dict[str, str | float]
 class PerClass:
     """One row a class: ``per_class["cat"]``, ``per_class[3]``, or a column such as ``per_class.variances``.
 
+    Rows are the classes that are measured, in order: where others were left out, class 3 is ``per_class["3"]``.
+
     Attributes:
         names: the classes' names, or their numbers as text.
         counts: samples.
@@ -32,7 +34,7 @@ class PerClass:
         mean_norms: |m_k - h_G|.
         weight_norms: |w_k|.
         cosines: cos(w_k, m_k - h_G); 0 where the mean is the global mean up to rounding.
-        nearest: the number of the class with the nearest mean, ``None`` for more than 2000 classes.
+        nearest: the row of the class with the nearest mean, ``None`` for more than 2000 classes.
         nearest_distances: how far that mean is.
         accuracy: share of the samples that the classifier gets right.
         nearest_mean_accuracy: share of the samples whose own class mean is the nearest.
@@ -58,7 +60,7 @@ class PerClass:
         return f"PerClass({len(self)} classes: {', '.join(columns[1:])})"
 
     def __getitem__(self, which: int | str) -> ClassRow:
-        """The row of a class, by number or name."""
+        """The row of that number, or of the class with that name."""
         if isinstance(which, str):
             if which not in self.names:
                 raise KeyError(f"no class is named {which!r}")
