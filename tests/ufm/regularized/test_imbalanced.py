@@ -135,6 +135,23 @@ def test_two_groups_agree_with_the_program(smoothing, bias):
     assert "imbalanced collapse" in regimes
 
 
+@pytest.mark.parametrize("bias", [1e-17, 1e-13, 1e-8, 1.0, 1e5, 1e9, 1e13])
+@pytest.mark.parametrize("size", [0.1, 0.5, 0.9, 1.5])
+def test_two_groups_for_every_size_of_the_bias_decay(bias, size):
+    """From nearly free to nearly none: bias and contrasts keep their digits."""
+    for per_class, loss in (
+        ([9] * 4 + [2] * 4, "ce"),
+        ([3] * 4 + [1] * 3, "ls:alpha=0.1"),
+        ([44, 44, 9], "ls:alpha=0.9"),
+    ):
+        mu = size * math.sqrt(max(per_class)) / sum(per_class)
+        problem = RegularizedUFM(loss, len(per_class), per_class, 8, mu, mu, bias)
+        optimum = problem.optimum()
+        assert problem.value(optimum.point) == pytest.approx(optimum.value, rel=1e-13)
+        assert problem.gradient(optimum.point).norm() < 1e-7
+        assert problem.certify(optimum.point).gap < 1e-13 * optimum.value
+
+
 @pytest.mark.parametrize("bias", [None, 0.0, 0.1])
 @pytest.mark.parametrize("loss", ["ce", "ls:alpha=0.2"])
 def test_minority_collapse_at_exactly_the_predicted_count(loss, bias):

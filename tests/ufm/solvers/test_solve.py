@@ -13,6 +13,7 @@ from neuralcollapse.ufm import (
     ContrastiveUFM,
     NormalizedUFM,
     Point,
+    RegressionUFM,
     RegularizedUFM,
     Trace,
     methods,
@@ -71,6 +72,35 @@ def test_every_way_to_stop():
     assert near.outcome == "converged"
     assert near.value - PROBLEM.optimum().value <= 1e-3
     assert "lower bound" in near.message
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        NormalizedUFM("ce", 4, 3, 8, temperature=20.0),
+        RegressionUFM([[1e-4, 2e-4], [3e-4, -1e-4], [0.0, 1e-4]], 3, 1e-7, 1e-7),
+    ],
+)
+def test_a_small_value_is_not_taken_for_a_smaller_one(problem):
+    """Both are nearly zero, but one is many times the other: the solve says how far it is, and names no regime."""
+    optimum = problem.optimum()
+    for seed in range(3):
+        trace = solve(problem, "gd", seed=seed, tol=1e-7, max_iter=2000, record=())
+        assert trace.value > 1.1 * optimum.value
+        assert trace.regime is None
+        assert trace.message.endswith(
+            f"the value is {trace.value - optimum.value:.3g} above that of the closed form, regime {optimum.regime!r}."
+        )
+
+
+def test_a_value_below_an_unproved_closed_form_is_said_to_be_below():
+    problem = NormalizedUFM("ce", 7, 1, 4, temperature=0.5)
+    optimum = problem.optimum()
+    best = min((solve(problem, "trust-region", seed=seed, record=()) for seed in range(6)), key=lambda one: one.value)
+    assert not optimum.proved
+    assert best.value < optimum.value - 1e-6
+    assert best.regime is None
+    assert " below that of the closed form" in best.message
 
 
 def test_a_gap_is_certified_where_no_closed_form_is_known():

@@ -19,6 +19,8 @@ from ..._support.numerics import root
 __all__ = ["ClassGroup", "GroupSolution", "solve_two_groups"]
 
 TINY = 1e-300
+LARGEST_LOGIT = 700.0
+"""Beyond any contrast: -log of the smallest probability."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,10 @@ def solve_two_groups(
         for k, n in zip(sizes, counts, strict=True)
     ]
     between = _Between(groups[0], groups[1], total, mu, smoothing / sum(sizes), bias_decay)
-    b, d = between.solve()
+    b, d, shift, contrasts = between.solve()
     first, second = groups
     away = b + between.floor, d + between.floor
     spreads = first.spread(away[0], second.classes), second.spread(away[1], first.classes)
-    shift, contrasts = between.split(b, d)
     decay = 0.0 if bias_decay is None else bias_decay
     value = first.classes * first.count / total * first.entropy(away[0], second.classes)
     value += second.classes * second.count / total * second.entropy(away[1], first.classes)
@@ -116,29 +117,27 @@ class _Between:
         first = self.first.contrast(b + self.floor, self.second.classes)
         return first, self.second.contrast(d + self.floor, self.first.classes)
 
-    def shift(self, b: float, d: float) -> float:
-        """b_A - b_B of a bias with decay: -(gradient sums)/decay."""
-        if not self.bias_decay:
-            return 0.0
-        return self.classes * (self.first.count * b - self.second.count * d) / (self.total * self.bias_decay)
+    @property
+    def stiffness(self) -> float:
+        """c in c (b_A - b_B) = nA b - nB d, the bias's stationarity; infinite without a bias."""
+        return math.inf if self.bias_decay is None else self.total * self.bias_decay / self.classes
 
-    def split(self, b: float, d: float) -> tuple[float, tuple[float, float]]:
-        """(b_A - b_B, contrasts without the bias) at the solution."""
-        tau = self.taus(b, d)
+    def solve(self) -> tuple[float, float, float, tuple[float, float]]:
+        """(b, d, b_A - b_B, contrasts without the bias)."""
         if self.bias_decay == 0:
+            b, d = self._free()
+            tau = self.taus(b, d)
             # The contrasts are as kB b : kA d, the singular vector's entries; what they leave is the bias.
             whole = max(tau[0] + tau[1], 0.0)
             share = self.second.classes * b / (self.second.classes * b + self.first.classes * d)
-            shift = tau[0] - whole * share
-            return shift, (whole * share, whole * (1 - share))
-        shift = self.shift(b, d)
-        return shift, (max(tau[0] - shift, 0.0), max(tau[1] + shift, 0.0))
-
-    def solve(self) -> tuple[float, float]:
-        if self.bias_decay == 0:
-            return self._free()
-        found = self._on_ellipse()
-        return found if found is not None else self._unused()
+            return b, d, tau[0] - whole * share, (whole * share, whole * (1 - share))
+        used = self._on_ellipse() if self.stiffness >= 1 else self._on_ellipse_by_shift()
+        if used is not None:
+            b, d, shift = used
+            tau = self.taus(b, d)
+            if tau[0] - shift > 0 and tau[1] + shift > 0:
+                return b, d, shift, (tau[0] - shift, tau[1] + shift)
+        return *self._unused(), (0.0, 0.0)
 
     def _free(self) -> tuple[float, float]:
         """b and d at once if the contrast is used, else the root of tau_A + tau_B = 0 on nA b = nB d."""
@@ -169,52 +168,84 @@ class _Between:
             size / math.sqrt(self.second.count * self.first.classes),
         )
 
-    def _on_ellipse(self) -> tuple[float, float] | None:
-        """The root of kA d t_A = kB b t_B, where both contrasts t are positive; None if they are not both there.
+    def _balance(self, b: float, d: float, shift: float) -> float:
+        """kA d t_A - kB b t_B, zero for the singular vector's entries."""
+        first, second = self.taus(b, d)
+        ours, theirs = self.first.classes * d * (first - shift), self.second.classes * b * (second + shift)
+        return 0.0 if math.isnan(ours - theirs) else _clip(ours - theirs)
+
+    def _on_ellipse(self) -> tuple[float, float, float] | None:
+        """(b, d, shift) at the root of kA d t_A = kB b t_B, which is the solution where both contrasts t are positive.
 
         With the angle from the b axis t_A rises and t_B falls. The difference of both sides is negative where only t_B
         is positive and positive where only t_A is, so it has one root, between their zeros: on the side where both are
         positive, or else where neither is.
         """
         long, high = self._angles()
-        ours, theirs = self.first.classes, self.second.classes
 
-        def balance(angle: float) -> float:
+        def at(angle: float) -> tuple[float, float, float]:
             b, d = long * math.cos(angle), high * math.sin(angle)
-            (first, second), shift = self.taus(b, d), self.shift(b, d)
-            difference = ours * d * (first - shift) - theirs * b * (second + shift)
-            return 0.0 if math.isnan(difference) else _clip(difference)
+            return b, d, (self.first.count * b - self.second.count * d) / self.stiffness
 
-        angle = root(balance, 1e-18, math.pi / 2)
-        b, d = long * math.cos(angle), high * math.sin(angle)
-        (first, second), shift = self.taus(b, d), self.shift(b, d)
-        return (b, d) if first - shift > 0 and second + shift > 0 else None
+        return at(root(lambda angle: self._balance(*at(angle)), 1e-18, math.pi / 2))
 
-    def _unused(self) -> tuple[float, float]:
-        """No contrast: tau_A = shift and tau_B = -shift, one root in b."""
-        top = self._most(self.first, self.second) * (1 - 1e-15)
-        if not self.bias_decay:
-            d_top = self._most(self.second, self.first) * (1 - 1e-15)
-            b = root(lambda b: _clip(self.taus(b, d_top)[0]), self._least(top), top)
-            d = root(lambda d: _clip(self.taus(b, d)[1]), self._least(d_top), d_top)
-            return b, d
-        scale = self.total * self.bias_decay / self.classes
+    def _on_ellipse_by_shift(self) -> tuple[float, float, float] | None:
+        """The same by the shift: with a small decay nA b and nB d are nearly equal, and their difference has no digits.
 
-        def matching(b: float) -> float:
-            """The d for which the bias's shift is tau_A."""
-            tau = self.first.contrast(b + self.floor, self.second.classes)
-            return (self.first.count * b - scale * tau) / self.second.count
+        With the shift b rises and d falls, so t_A falls and t_B rises. None if the signs at the ends say that there is
+        no contrast.
+        """
+        long, high = self._angles()
+        n_a, n_b, k_a, k_b = self.first.count, self.second.count, self.first.classes, self.second.classes
+        square = (self.total * self.mu) ** 2 / self.classes
+
+        def at(shift: float) -> tuple[float, float, float]:
+            u = self.stiffness * shift
+            return _meet(u, n_a, k_b, k_a / n_b, square), _meet(-u, n_b, k_a, k_b / n_a, square), shift
+
+        low = max(-n_b * high / self.stiffness, -LARGEST_LOGIT)
+        top = min(n_a * long / self.stiffness, LARGEST_LOGIT)
+        if not self._balance(*at(low)) > 0 > self._balance(*at(top)):
+            return None
+        return at(root(lambda shift: self._balance(*at(shift)), low, top))
+
+    def _unused(self) -> tuple[float, float, float]:
+        """(b, d, shift) without a contrast: tau_A = shift and tau_B = -shift, and c shift = nA b - nB d.
+
+        The unknown is the smaller of the shift and c times it, which has all its digits for any decay.
+        """
+        unit, weight = 1 / max(self.stiffness, 1.0), min(self.stiffness, 1.0)
+
+        def at(x: float) -> tuple[float, float, float]:
+            shift = x * unit
+            b = self._without_contrast(self.first, self.second, shift)
+            return b, self._without_contrast(self.second, self.first, -shift), shift
+
+        def excess(x: float) -> float:
+            b, d, _ = at(x)
+            return self.first.count * b - self.second.count * d - weight * x
+
+        reach = LARGEST_LOGIT + self.first.count + self.second.count
+        return at(root(excess, -reach, reach))
+
+    def _without_contrast(self, group: Group, other: Group, tau: float) -> float:
+        """The b at which the contrast of ``group`` is tau: it falls with b."""
+        top = self._most(group, other) * (1 - 1e-15)
+        least = self._least(top)
 
         def excess(b: float) -> float:
-            d = matching(b)
-            if d <= -self.floor:
-                return 1e300
-            if d >= self._most(self.second, self.first):
-                return -1e300
-            return _clip(sum(self.taus(b, d)))
+            return _clip(group.contrast(b + self.floor, other.classes) - tau)
 
-        b = root(excess, self._least(top), top)
-        return b, matching(b)
+        if excess(least) <= 0:
+            return least
+        return top if excess(top) >= 0 else root(excess, least, top)
+
+
+def _meet(u: float, count: int, others: int, ratio: float, square: float) -> float:
+    """The larger b with ``ratio`` (count b - u)^2 + count others b^2 = ``square``."""
+    quadratic, half, rest = ratio * count**2 + count * others, ratio * u * count, square - ratio * u**2
+    spread = math.sqrt(max(half**2 + quadratic * rest, 0.0))
+    return max((half + spread) / quadratic if half >= 0 else rest / (spread - half), 0.0)
 
 
 def _clip(value: float) -> float:

@@ -31,7 +31,9 @@ class Iterate:
 
 
 REACHED = 1e-7
-"""A value within this of the closed form, relative to max(1, |value|), counts as having reached it."""
+"""A value farther than this from the closed form's, relative to max(1, |value|), is another critical point's."""
+OF_SMALL = 1e-3
+"""Besides, a value is that of a closed form that is smaller than one only within this share of it."""
 PATIENCE = 200
 """Iterations without a lower value or gradient norm after which a solve has stalled."""
 
@@ -293,8 +295,7 @@ class SolveLoop:
 
     def _second_order_check(self, objective: Objective, state: State) -> Certificate | None:
         """The certificate of a point with a small gradient that is no minimum; None where it may be one."""
-        regime, _ = reached(self.optimum, state.value)
-        if regime is not None or (self.optimum is None and not self.method.leaves_saddles):
+        if near(self.optimum, state.value) or (self.optimum is None and not self.method.leaves_saddles):
             return None
         certificate = objective.problem.certify(objective.point(state.x))
         return certificate if certificate.verdict in (STRICT_SADDLE, NOT_CRITICAL) else None
@@ -308,14 +309,20 @@ def known_optimum(problem: Problem) -> Optimum | None:
         return None
 
 
+def near(optimum: Optimum | None, value: float) -> bool:
+    """Whether ``value`` is no other critical point's than the closed form's, as far as a gradient of ``tol`` tells."""
+    return optimum is not None and abs(value - optimum.value) <= REACHED * max(1.0, abs(value))
+
+
 def reached(optimum: Optimum | None, value: float) -> tuple[str | None, str]:
     """The regime of the closed form if ``value`` is its, and a remark on where the value is."""
     if optimum is None:
         return None, f"the value is {value:.10g}, and no closed form is known"
-    above = value - optimum.value
-    if above <= REACHED * max(1.0, abs(value)):
+    above, size = value - optimum.value, abs(optimum.value)
+    if near(optimum, value) and (abs(above) <= OF_SMALL * size or size == 0):
         return optimum.regime, f"the value is that of the closed form, regime {optimum.regime!r}"
-    return None, f"the value is {above:.3g} above that of the closed form, regime {optimum.regime!r}"
+    where = f"{above:.3g} above" if above > 0 else f"{-above:.3g} below"
+    return None, f"the value is {where} that of the closed form, regime {optimum.regime!r}"
 
 
 def _leave_saddle(objective: Objective, state: State, certificate: Certificate) -> State | None:

@@ -16,7 +16,7 @@ from ...problem import Problem
 from ...regularized import RegularizedUFM
 from ...results import NOT_CRITICAL, STRICT_SADDLE, HistoryColumn, Outcome, Trace
 from ..history import POINTS, sparing_interval
-from ..loop import PATIENCE, SolveOptions, known_optimum, reached
+from ..loop import PATIENCE, SolveOptions, known_optimum, near, reached
 from ..method import Method
 from ..methods.conjugate_gradient import ConjugateGradient
 from ..methods.gradient_descent import GradientDescent
@@ -207,7 +207,7 @@ class TrialBatch:
 
     def _trace(self, trial: TrialRecord, point: Point, seed: int) -> Trace | None:
         regime, remark = reached(self.optimum, trial.value)
-        elsewhere = regime is None and self.optimum is not None and trial.outcome == "converged"
+        elsewhere = self.optimum is not None and not near(self.optimum, trial.value) and trial.outcome == "converged"
         if elsewhere and self.problem.certify(point).verdict in (STRICT_SADDLE, NOT_CRITICAL):
             return None
         company = len(self.trials)
