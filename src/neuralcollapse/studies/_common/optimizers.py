@@ -60,7 +60,7 @@ class Optimizers(Study):
     desk_lbfgs: ClassVar[PlanChanges]
     """Batches and epochs of L-BFGS at desk size."""
     paper_lbfgs_rate: ClassVar[float]
-    code: ClassVar[Mapping[str, Settings]]
+    code: ClassVar[Mapping[str, PlanChanges]]
     """What the released code has for Adam and for L-BFGS where it differs from the text."""
     shown: ClassVar[tuple[str, ...]]
     """Metrics of the picture."""

@@ -228,7 +228,7 @@ class _Between:
         reach = LARGEST_LOGIT + self.first.count + self.second.count
         return at(root(excess, -reach, reach))
 
-    def _without_contrast(self, group: Group, other: Group, tau: float) -> float:
+    def _without_contrast(self, group: ClassGroup, other: ClassGroup, tau: float) -> float:
         """The b at which the contrast of ``group`` is tau: it falls with b."""
         top = self._most(group, other) * (1 - 1e-15)
         least = self._least(top)
