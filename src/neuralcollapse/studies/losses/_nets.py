@@ -77,7 +77,10 @@ PROVENANCE: dict[str, Literal["text", "code", "guess"]] = {
     "the seeds themselves (code: 1, 2, 3 and 1, 123, 321)": "guess",
     "one validation split for all seeds (code); here one a seed": "guess",
 }
-PROVENANCE_WITH_VARIANTS = {**PROVENANCE, "variant: squared error as a mean over classes, smoothing .05": "code"}
+PROVENANCE_WITH_VARIANTS: dict[str, Literal["text", "code", "guess"]] = {
+    **PROVENANCE,
+    "variant: squared error as a mean over classes, smoothing .05": "code",
+}
 """Of the studies of the largest nets, which have the variants."""
 
 
