@@ -73,11 +73,11 @@ REMARKS = """\
   0 came before its plan. That the widest nets still collapse is judged by NC1: NC2 and NC3 fall with the width too,
   but those of the widest MLP are still far from zero.
 - `geometric/optimizers` was run first with an L-BFGS that takes all images at once; in the released code it takes
-  batches of them, which `mse/optimizers` had shown to matter for accuracy. The run shown does so too, on a quarter of the images
-  at a time, with new seeds and the same limits. Test accuracies are closer then; both runs hold.
-- `mse/rescaling`: the correlations with alpha come from leaving alpha = 1; from 5 on NC1 rises again and test accuracy
-  no longer does, and no net of this size collapses. Ranks of four or five values are coarse: a correlation that is the
-  same in all seeds has no interval.
+  batches of them, which `mse/optimizers` had shown to matter for accuracy. The run shown does so too, on a quarter
+  of the images at a time, with new seeds and the same limits. Test accuracies are closer then; both runs hold.
+- `mse/rescaling`: the correlations with alpha come from leaving alpha = 1; from 5 on NC1 rises again and test
+  accuracy no longer does, and no net of this size collapses. Ranks of four or five values are coarse: a correlation
+  that is the same in all seeds has no interval.
 - `mse/landscape`: the paper's region has no upper end in s; 5 is ours. Up to s = 2 or 3 vanilla MSE is steeper in the
   angle on more than half of it as well, so its part holds for large norms, not for the region as a whole.
 - `losses/mini-imagenet`: that NC1 falls in the large setting is judged by its ratio to the first epoch; under CE and
@@ -86,9 +86,9 @@ REMARKS = """\
   seeds.
 - `mse/optimizers` was run first with three seeds, which left the order of the margins open, and then with eight,
   which contradicted it: L-BFGS took all images at once there, collapsed as deeply as the others and generalised
-  worst. In the released code it takes batches. The run shown does so too, on a quarter of the images at a time, with new
-  seeds and the same limits; a pilot with seed 0 came before its plan. So what the paper says of margins holds for an
-  L-BFGS on batches, and not for one on the whole set.
+  worst. In the released code it takes batches. The run shown does so too, on a quarter of the images at a time, with
+  new seeds and the same limits; a pilot with seed 0 came before its plan. So what the paper says of margins holds
+  for an L-BFGS on batches, and not for one on the whole set.
 - `mse/feature-dim`: one of three nets of the squared error with d = 9 lost a unit, which leaves four parts open. Nets
   whose few units do not die would decide more than further seeds of these.
 - `mse/fixed-etf` was run first with three seeds and then with eight; both were judged by the worst of three heads,
