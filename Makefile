@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CORE := .venv/.core
 DEV := .venv/.dev
+RIVALS := .venv/.rivals
 
 .PHONY: help venv demo test lint javascript bench attack mutation docs results dist clean
 
@@ -23,7 +24,12 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(CORE)
 
-venv: $(DEV)  ## .venv with everything that tests and benchmarks need
+$(RIVALS): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing neuralcollapse, its development tools and what benchmarks compare it with into .venv"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	@touch $@ $(DEV) $(CORE)
+
+venv: $(DEV)  ## .venv with everything that tests, linters and docs need
 
 demo: $(CORE)  ## the main job on embedded data, in about two minutes: demo/report.html
 	$(BIN)/neuralcollapse demo
@@ -43,7 +49,7 @@ javascript:  ## prettier, eslint and tsc over the pages' scripts; skipped, sayin
 	then npm run --silent check && echo "scripts are formatted, linted and of the right types"; \
 	else echo "scripts are not checked: the packages of package.json cannot be installed here"; fi
 
-bench: $(DEV)  ## ratios against named rivals, measured interleaved in one run, to evidence/bench/
+bench: $(RIVALS)  ## ratios against named rivals, measured interleaved in one run, to evidence/bench/
 	@for name in metrics solvers training browser; do echo "== $$name"; \
 	$(BIN)/python benchmarks/$$name.py $$([ $$name = metrics ] && echo --cpu) --json evidence/bench/$$name.json || exit 1; done
 

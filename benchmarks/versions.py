@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from _tables import Tables
 
 HOME = Path(__file__).resolve().parent.parent
@@ -25,8 +26,6 @@ LEAST_TURNS = 5
 
 def tasks() -> dict[str, Callable[[], object]]:
     """What is timed, by its name in the table."""
-    import torch
-
     import neuralcollapse as nc
 
     torch.set_num_threads(1)
@@ -151,6 +150,7 @@ def main() -> None:
             for version in versions:
                 version.close()
             subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=True)
+    torch.set_num_threads(1)  # as in both processes; the table says it
     tables = Tables()
     columns = ["task", f"{name}, s", "now, s", "now / then, least", "now / then, medians"]
     tables.add("versions", f"The package now and at {name}, processor seconds", columns, rows)
