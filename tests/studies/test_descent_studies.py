@@ -26,31 +26,33 @@ def rulings(study, value):
 
 def test_the_landscape_of_the_paper():
     found = rulings(get("mse/landscape"), lambda entry: landscape(**entry.cell.arguments))
-    assert found == {"vanilla": "holds", "cross-entropy": "holds", "rescaled": "holds"}
+    # Up to s = 2 vanilla MSE is steeper in the angle, up to s = 5 it is not: the paper's figure ends somewhere.
+    assert found == {"vanilla": "underpowered", "cross-entropy": "holds", "rescaled": "holds"}
 
 
 @pytest.mark.parametrize(
     ("loss", "share", "part"),
-    [("MSE", 0.5, "vanilla"), ("CE", 0.5, "cross-entropy"), ("MSE (M=5)", 0.4, "rescaled")],
+    [("MSE", 0.5, "vanilla"), ("CE", 0.5, "cross-entropy"), ("MSE (M=5)", 0.4, "rescaled"), (None, None, None)],
 )
 def test_a_surface_of_another_shape_contradicts_its_part_alone(loss, share, part):
     def value(entry):
         natural = 0.3 if entry.labels["loss"] == "MSE" else 0.8
-        return {"steeper_in_theta": share if entry.labels["loss"] == loss else natural, "areas": []}
+        found = share if entry.labels["loss"] == loss else natural
+        areas = [{"s_max": norm, "steeper_in_theta": found} for norm in (1.0, 1.25, 2.0, 3.0, 5.0)]
+        return {"steeper_in_theta": found, "areas": areas}
 
     found = rulings(get("mse/landscape"), value)
-    assert found.pop(part) == "contradicted"
+    assert part is None or found.pop(part) == "contradicted"
     assert set(found.values()) == {"holds"}
 
 
 def test_a_part_says_when_it_depends_on_the_region():
-    """Vanilla MSE at K = 10 is steeper in s on the region up to s = 5, and in theta up to s = 1.25."""
+    """Vanilla MSE at K = 10 is steeper in s on the region up to s = 5, and in theta up to s = 2."""
     study = get("mse/landscape")
     found = Results("desk", tuple(Result(e.labels, landscape(**e.cell.arguments)) for e in study.planned("smoke")))
     why = {part.name: part.why for part in study.parts(found)}
-    assert "It depends on the region: 78% at s <= 1.25" in why["vanilla"]
-    assert "s <= 5" not in why["vanilla"]
-    assert "Areas with smaller s say the same." in why["cross-entropy"]
+    assert "It depends on the region: 52% at s <= 2." in why["vanilla"]
+    assert "Regions that end at a smaller s say the same." in why["cross-entropy"]
 
 
 def test_steepness_by_finite_differences():

@@ -24,6 +24,9 @@ DRAWN = 41
 HALF = 0.5
 LEAST_NORM, LARGEST_ANGLE = 1.0, 1.5
 """The region that the paper names: s > 1 and theta < 1.5."""
+ENDS = tuple(norm for norm in AREAS if norm >= 2 * LEAST_NORM)
+"""Where it may end in s, which the paper does not say: nowhere nearer than as far again as it begins."""
+REGION = "the largest s of the paper's figure, which its text does not give: the interval spans regions to s = 2, 3, 5"
 
 
 @calculations.add("mse/landscape")
@@ -58,7 +61,7 @@ class Landscape(Study):
     """Loss surfaces over the norm and the angle of one feature.
 
     The figure of each part is the share of the region s > 1, theta < 1.5 (which the paper names; s up to 5 is ours) on
-    which the loss changes faster with theta than with s.
+    which the loss changes faster with theta than with s; its interval has what regions to s = 2 and 3 give.
     """
 
     figures = ("2",)
@@ -72,6 +75,7 @@ class Landscape(Study):
             "steeper in theta.",
             "Section 3.3, Figure 2a",
             Below(HALF),
+            decides_at=REGION,
         ),
         Claim(
             "cross-entropy",
@@ -79,6 +83,7 @@ class Landscape(Study):
             "half of it.",
             "Section 3.3, Figure 2b",
             Above(HALF),
+            decides_at=REGION,
         ),
         Claim(
             "rescaled",
@@ -86,6 +91,7 @@ class Landscape(Study):
             "more than half of the region.",
             "Section 3.3, Figures 2c and 2d",
             Above(HALF),
+            decides_at=REGION,
         ),
     )
     costs = {"smoke": "4 s", "desk": "6 s", "paper": "6 s"}
@@ -164,7 +170,10 @@ class Landscape(Study):
 
 
 def _least_favourable(results: Results, names: tuple[str, ...], choose: Callable[[Iterable[float]], float]) -> Evidence:
-    """The least favourable share over some losses and all K, with what other areas would say."""
+    """The least favourable share over some losses and all K, and what it is over the regions that end at a smaller s.
+
+    The interval spans these readings of the paper's region, which has no upper end in s.
+    """
     mine = [entry for entry in results if entry.labels["loss"] in names]
     table = [
         {"loss": entry.labels["loss"], "K": entry.labels["K"], **row} for entry in mine for row in entry.value["areas"]
@@ -175,12 +184,14 @@ def _least_favourable(results: Results, names: tuple[str, ...], choose: Callable
         for entry, share in zip(mine, shares, strict=True)
     )
     worst = choose(shares)
-    turned = [row for row in table if _says_otherwise(row["steeper_in_theta"], worst)]
-    others = ", ".join(f"{row['steeper_in_theta']:.0%} at s <= {row['s_max']:g}, K = {row['K']}" for row in turned)
-    depends = f" It depends on the region: {others}." if turned else " Areas with smaller s say the same."
-    return Evidence.exact(worst, why=f"Steeper in theta than in s: {text} of the region.{depends}", table=table)
-
-
-def _says_otherwise(share: float | None, decided: float) -> bool:
-    """Whether an area is on the other side of a half than the share that decides."""
-    return share is not None and (share > HALF) != (decided > HALF)
+    readings = {norm: choose(row["steeper_in_theta"] for row in table if row["s_max"] == norm) for norm in ENDS}
+    turned = {norm: share for norm, share in readings.items() if (share > HALF) != (worst > HALF)}
+    others = ", ".join(f"{share:.0%} at s <= {norm:g}" for norm, share in turned.items())
+    depends = f" It depends on the region: {others}." if turned else " Regions that end at a smaller s say the same."
+    return Evidence.interval(
+        worst,
+        min(worst, *readings.values()),
+        max(worst, *readings.values()),
+        why=f"Steeper in theta than in s: {text} of the region.{depends}",
+        table=table,
+    )
