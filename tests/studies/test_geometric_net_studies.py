@@ -27,15 +27,20 @@ def only(found, part, verdict="contradicted"):
 
 
 def test_the_difference_that_agrees_least_decides():
-    claim = Claim("a", "A.", "B", Agrees(0.5), unit="points")
+    limit = Agrees(0.5)
+    claim = Claim("a", "A.", "B", limit, unit="points")
     near, far = [0.1, -0.1, 0.2], [2.0, 2.2, 1.8]
-    assert judge(claim, agreement({"near": near}, 0.5)).verdict == "holds"
-    part = judge(claim, agreement({"far": far, "near": near}, 0.5))
+    assert judge(claim, agreement({"near": near}, limit)).verdict == "holds"
+    part = judge(claim, agreement({"far": far, "near": near}, limit))
     assert (part.verdict, part.measured) == ("contradicted", pytest.approx(2.0))
     assert part.high == pytest.approx(2 + 2 * 0.2 / math.sqrt(3))
     noisy = [3.0, -3.0, 0.0]
-    assert judge(claim, agreement({"near": near, "noisy": noisy}, 0.5)).verdict == "underpowered"
-    assert judge(claim, agreement({"one seed": [0.1]}, 0.5)).verdict == "underpowered"
+    assert judge(claim, agreement({"near": near, "noisy": noisy}, limit)).verdict == "underpowered"
+    assert judge(claim, agreement({"one seed": [0.1]}, limit)).verdict == "underpowered"
+    # A larger difference that agrees by its noise does not hide one that is not resolved.
+    larger, unresolved = [0.45, 1.15, 1.85], [-1.2, 0.0, 1.2]
+    assert judge(claim, agreement({"larger": larger}, limit)).verdict == "holds"
+    assert judge(claim, agreement({"larger": larger, "unresolved": unresolved}, limit)).verdict == "underpowered"
 
 
 def test_rank_correlation():

@@ -32,6 +32,7 @@ from .._support.checks import describe
 from .._support.files import JSONObject
 
 __all__ = [
+    "RULINGS",
     "Above",
     "Agrees",
     "AtLeast",

@@ -25,7 +25,7 @@ from .geometric_and_mse import (
 from .seeds import agreement, fits, points
 
 __all__ = [
-    "AGREE",
+    "ON_PAR",
     "SMALL_FIXED",
     "WIDE",
     "FixedHead",
@@ -36,8 +36,8 @@ __all__ = [
     "saving_claim",
 ]
 
-AGREE = 0.5
-"""Points within which two accuracies are the same, up to two standard errors."""
+ON_PAR, NOT_WORSE = Agrees(0.5), Agrees(0.5, one_sided=True)
+"""Points within which two accuracies are the same, up to two standard errors; where a gain is as good."""
 WIDE, SMALL_FIXED = "learned, wide", "fixed ETF, d = K"
 FIXED: Mapping[Profile, str] = {"smoke": "etf", "desk": "etf", "paper": "etf:frame=canonical"}
 """The head: at paper size in the first K coordinates, as in the released code; else spread over wide features."""
@@ -45,12 +45,8 @@ Row = Mapping[str, Any]
 """What one row of the study is: ``data`` (a name of ``DATA``) and changes of its plan."""
 
 
-def accuracy_claims(test: str, train: str, source: str, one_sided: bool = False) -> tuple[Claim, ...]:
-    """Test and training accuracies agree with those of the learned head on wide features; all four nets collapse.
-
-    ``one_sided``: a gain is as good.
-    """
-    limit = Agrees(AGREE, one_sided=one_sided)
+def accuracy_claims(test: str, train: str, source: str, limit: Agrees = ON_PAR) -> tuple[Claim, ...]:
+    """Test and training accuracies agree with those of the learned head on wide features; all four nets collapse."""
     return (
         accuracy_claim("test", test, source, limit),
         Claim("train", train, source, limit, unit="points", decides_at="more seeds"),
@@ -93,7 +89,7 @@ class FixedHead(Study):
     """By profile and name of the row."""
     code: ClassVar[PlanChanges | None] = None
     """What the released code changes at paper size; those cells are a variant."""
-    one_sided: ClassVar[bool] = False
+    limit: ClassVar[Agrees] = ON_PAR
     """Whether a gain in accuracy is as good as none, as the limits of the claims have it."""
     margins: ClassVar[bool]
 
@@ -141,7 +137,7 @@ class FixedHead(Study):
             full = points(results.where(data=data, head=WIDE), split)
             for head in heads or [head for head in results.labels("head") if head != WIDE]:
                 lost[f"{data}, {head}"] = full - points(results.where(data=data, head=head), split)
-        return agreement(lost, AGREE, floor_met=floor_met, one_sided=self.one_sided)
+        return agreement(lost, self.limit, floor_met=floor_met)
 
     def table(self, results: Results) -> list[dict[str, Any]]:
         rows = super().table(results)

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from .._results import Results
-from ..claims import Evidence, known
+from ..claims import RULINGS, Agrees, Evidence, known
 
 __all__ = ["FITS", "agreement", "fits", "known", "listed", "per_seed", "points", "rank_correlation", "worst"]
 
@@ -37,25 +37,25 @@ def points(results: Results, split: str = "test") -> np.ndarray:
 
 def agreement(
     differences: Mapping[str, Sequence[float] | np.ndarray],
-    within: float,
+    limit: Agrees,
     *,
     floor_met: bool | None = None,
     why: str | None = None,
-    one_sided: bool = False,
 ) -> Evidence:
-    """Of several differences, each with one number a seed, the one that agrees least, for :class:`claims.Agrees`.
+    """Of several differences, each with one number a seed, the one that agrees least: the worst by itself.
 
-    Its interval is two standard errors of the mean over the seeds to either side. ``why`` says more than the list of
-    all differences does. ``one_sided``: the differences are losses, and a gain is no disagreement.
+    Of several with the same verdict it is the one with the largest sum of size and noise. Its interval is two standard
+    errors of the mean over the seeds to either side. ``why`` says more than the list of all differences does.
     """
-    found: list[tuple[bool, float, str, float, float]] = []
+    found: list[tuple[int, float, str, float, float]] = []
     for name, values in differences.items():
         array = np.asarray(values, dtype=np.float64)
         mean = float(array.mean())
         noise = 2 * float(array.std(ddof=1)) / math.sqrt(array.size) if array.size > 1 else math.nan
-        distance = mean if one_sided else abs(mean)
+        ruling = limit.rule(mean, mean - noise, mean + noise)
+        distance = mean if limit.one_sided else abs(mean)
         size = math.inf if math.isnan(noise + mean) else distance + noise
-        found.append((distance > within + noise, size, name, mean, noise))
+        found.append((-RULINGS.index(ruling), size, name, mean, noise))
     _, _, name, mean, noise = max(found)
     words = f"Differences in points: {', '.join(_with_noise(n, m, e) for _, _, n, m, e in found)}."
     table = [

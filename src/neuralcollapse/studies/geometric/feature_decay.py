@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._cells import Train
-from .._common.fixed_heads import AGREE
+from .._common.fixed_heads import ON_PAR
 from .._common.geometric_and_mse import (
     DATA,
     DESK_MNIST,
@@ -18,7 +18,7 @@ from .._common.geometric_and_mse import (
 from .._common.seeds import agreement, fits, listed, points
 from .._results import Planned, Results
 from .._study import Profile, Study, studies
-from ..claims import Agrees, Claim, Evidence
+from ..claims import Claim, Evidence
 from ..pictures import Figure
 
 ALL, PEELED = "all parameters", "(W, H, b)"
@@ -45,7 +45,7 @@ class FeatureDecay(Study):
                 f"on-par-{data}",
                 f"Decay on (W, H, b) is on par in test accuracy on {data}.",
                 SOURCE,
-                Agrees(AGREE),
+                ON_PAR,
                 floor=FLOOR,
                 empty_below_floor=True,
                 decides_at="more training images and seeds",
@@ -98,7 +98,7 @@ class FeatureDecay(Study):
             mine = both.where(data=data)
             if data != claim.name and mine:
                 change = points(mine.where(decay=PEELED)) - points(mine.where(decay=ALL))
-                evidence = agreement({f"{data}, {PEELED} less {ALL}": change}, AGREE, floor_met=fits(mine))
+                evidence = agreement({f"{data}, {PEELED} less {ALL}": change}, ON_PAR, floor_met=fits(mine))
                 tests = listed(mine, "decay", "accuracy", "test", "{:.2%}")
                 found[claim.name] = Evidence.interval(
                     *(evidence.measured, evidence.low, evidence.high),

@@ -23,7 +23,7 @@ from ._nets import (
     pairs,
 )
 
-WITHIN = 0.5
+SAME = Agrees(0.5)
 """Percentage points between accuracies that are called the same; the paper's own spread on CIFAR10 is .36."""
 FLOOR = "every net fits 99 % of its training set"
 
@@ -46,7 +46,7 @@ class Accuracy(Study):
             "Test accuracies at the best validation epoch are largely the same under all four losses (difference of "
             "the two losses that agree least).",
             "Figures 2 and 6, Section 4.2",
-            Agrees(WITHIN),
+            SAME,
             floor=FLOOR,
             unit="points",
         ),
@@ -55,7 +55,7 @@ class Accuracy(Study):
             "Validation accuracies are largely the same under all four losses (difference of the two that agree "
             "least, at the end).",
             "Figures 2 and 6, Section 4.2",
-            Agrees(WITHIN),
+            SAME,
             floor=FLOOR,
             unit="points",
             decides_at="more validation images, or more seeds",
@@ -64,7 +64,7 @@ class Accuracy(Study):
             "last-epoch",
             "Test accuracies at the last epoch are largely the same as well (difference of the two that agree least).",
             "this project; the paper chooses the epoch by validation",
-            Agrees(WITHIN),
+            SAME,
             kind="ours",
             floor=FLOOR,
             unit="points",
@@ -101,7 +101,7 @@ class Accuracy(Study):
             found = {name: by_loss(runs, accuracy) for name, runs in sets.items()}
             apart = {f"{name}, {pair}": gap for name, losses in found.items() for pair, gap in pairs(losses).items()}
             words = "; ".join(f"{name}: {described(losses)}" for name, losses in found.items())
-            return agreement(apart, WITHIN, floor_met=fitted, why=f"{words}.")
+            return agreement(apart, SAME, floor_met=fitted, why=f"{words}.")
 
         return {
             "training": Evidence(training, why=f"At least {min(training):.2%} in every run."),

@@ -33,7 +33,7 @@ DIMENSIONS: dict[Profile, tuple[int, ...]] = {"smoke": (5, 8, 9), "desk": (5, 8,
 """Besides the wide one: those of the released plots."""
 NEAR = 0.1
 """Cosine margins in [-NEAR, NEAR] count as lying on the decision boundary."""
-DIFFERENT, SIMILAR = 0.5, 2.0
+DIFFERENT, SIMILAR = 0.5, Agrees(2.0, resolution=1.0)
 """Points of accuracy: more than what would agree, and "a point or two"."""
 FLOOR = "the nets with d >= K - 1 fit 99 % of their training set"
 DESK_CLIP: Mapping[str, Any] = {"clip_gradient": 1.0}
@@ -79,7 +79,7 @@ class FeatureDim(Study):
             "entropy-alike",
             "Cross-entropy performs similarly at every d: test accuracies within a point or two of the wide net's.",
             "Section 4, Figure 4(e)",
-            Agrees(SIMILAR, resolution=1.0),
+            SIMILAR,
             floor=FLOOR,
             empty_below_floor=True,
             unit="points",
