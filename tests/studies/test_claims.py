@@ -103,7 +103,7 @@ def test_a_contradiction_needs_its_floor_and_the_smoke_profile_decides_nothing(v
     assert judge(floored, above).verdict == free
     assert judge(floored, below).verdict == ("holds" if free == "holds" and not empty else "underpowered")
     assert judge(floored, above, "smoke").verdict == "underpowered"
-    assert judge(floored, above, failures=1).verdict == "underpowered"
+    assert judge(floored, above, failed="A cell failed.").verdict == "underpowered"
 
 
 @given(numbers, st.floats(0, 5))

@@ -118,8 +118,15 @@ def test_accuracy(tmp_path: Path) -> None:
 # width-epochs and mini-imagenet -------------------------------------------------------------------------------------
 
 
-def grid(folder: Path, *, spreads=(2.0, 0.4), wider=1.0, longer=1.0, nc1=(1.0, 5e-4), still=1.0, noise=0.01):
-    """Verdicts on a grid with gains in points along both axes and given spreads and NC1 of its corners."""
+def grid(folder: Path, *, other=None, **facts):
+    """Verdicts on such grids of one data set, or also of a second with ``other`` facts."""
+    sets = {"mnist": facts} if other is None else {"mnist": facts, "cifar100": facts | other}
+    entries = [entry for data, given in sets.items() for entry in entries_of_grid(data, **given)]
+    return verdicts(studies.get("losses/width-epochs"), made(folder, entries))
+
+
+def entries_of_grid(data, *, spreads=(2.0, 0.4), wider=1.0, longer=1.0, nc1=(1.0, 5e-4), still=1.0, noise=0.01):
+    """A grid with gains in points along both axes and given spreads and NC1 of its corners."""
     entries = []
     for width in (16, 64):
         for epochs in (10, 100):
@@ -129,9 +136,9 @@ def grid(folder: Path, *, spreads=(2.0, 0.4), wider=1.0, longer=1.0, nc1=(1.0, 5
                     gain = wider * (width == 64) + longer * (epochs == 100) - spreads[corner] * place / 3
                     test = 0.9 + (gain + noise * ((step * (place + 1)) % 3)) / 100
                     columns = {"nc1": [still * nc1[corner], nc1[corner] * (1 + step / 100)], "accuracy": [0.5, 1.0]}
-                    labels = {"data": "mnist", "width": width, "epochs": epochs, "loss": loss, "seed": seed}
+                    labels = {"data": data, "width": width, "epochs": epochs, "loss": loss, "seed": seed}
                     entries.append((labels, columns, {"accuracy": [0.9, 0.9]}, {"accuracy": [test, test]}))
-    return verdicts(studies.get("losses/width-epochs"), made(folder, entries))
+    return entries
 
 
 def test_width_epochs(tmp_path: Path) -> None:
@@ -143,6 +150,23 @@ def test_width_epochs(tmp_path: Path) -> None:
     assert grid(tmp_path / "4", wider=4.0, longer=-3.0)["longer"] == "contradicted"
     assert grid(tmp_path / "5", **usual, nc1=(1.0, 0.05))["nc1"] == "contradicted"
     assert grid(tmp_path / "6", **usual, nc1=(1.0, 0.05), still=3.0)["nc1"] == "underpowered"
+
+
+@pytest.mark.parametrize(
+    ("other", "part"),
+    [
+        ({"wider": -3.0}, "wider"),
+        ({"longer": -3.0}, "longer"),
+        ({"spreads": (1.0, 0.9)}, "spread"),
+        ({"nc1": (1.0, 0.9)}, "nc1"),
+    ],
+)
+def test_width_epochs_of_each_data_set(tmp_path: Path, other: dict[str, object], part: str) -> None:
+    """At paper size there are two, and neither hides the other."""
+    usual = {"wider": 4.0, "longer": 4.0}
+    assert set(grid(tmp_path / "0", **usual, other={}).values()) == {"holds"}
+    found = grid(tmp_path / "1", **usual, other=other)
+    assert {name for name, ruling in found.items() if ruling != "holds"} == {part}
 
 
 def mini(folder: Path, *, spreads=(2.0, 0.4), nc1=(1.0, 0.05), first=2.0, level=0.6):

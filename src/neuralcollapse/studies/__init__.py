@@ -12,7 +12,7 @@ A study is one file in the folder of its paper; it registers itself in ``studies
 from .._support.public import explain_calls
 from .._support.registry import load_folders
 from ._cells import Calculation, Cell, Solve, Train, calculations
-from ._evidence import collect_evidence, tables_of_parts
+from ._evidence import collect_evidence, plan_differs, tables_of_parts
 from ._results import Planned, Result, Results
 from ._running.engines import engines
 from ._running.index import Answer, query
@@ -75,6 +75,7 @@ __all__ = [
     "get",
     "judge",
     "parse_settings",
+    "plan_differs",
     "query",
     "run_studies",
     "studies",

@@ -1,7 +1,8 @@
 """Evidence: the verdicts of final runs as small files, which pages are made from and no limit can move away from."""
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from .._support.files import JSONObject, write_bytes, write_json
 from ._cells import training_images
 from ._study import Study, studies
 
-__all__ = ["claims_differ", "collect_evidence", "tables_of_parts"]
+__all__ = ["claims_differ", "collect_evidence", "plan_differs", "tables_of_parts"]
 
 KEPT = ("id", "paper", "figures", "question", "profile", "setting", "verdict", "parts", "sensitivity")
 LARGEST_PICTURE = 400_000
@@ -84,6 +85,27 @@ def claims_differ(study: Study, facts: Mapping[str, Any]) -> list[str]:
     return differences
 
 
+def plan_differs(study: Study, facts: Mapping[str, Any]) -> bool:
+    """Whether a file of evidence comes from another plan than the study has now.
+
+    Its cells are compared by a digest of their keys; files without one by their number and their seeds.
+    """
+    planned = [entry.cell for entry in study.planned(facts["profile"])]
+    if "plan" in facts:
+        return facts["plan"] != _digest(cell.key for cell in planned)
+    seeds = _seeds(cell.spec() for cell in planned)
+    return (len(planned), sorted(seeds)) != (facts["cells"], facts["seeds"])
+
+
+def _digest(keys: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16]
+
+
+def _seeds(specs: Iterable[Mapping[str, Any]]) -> set[int]:
+    found = {spec.get("plan", spec.get("arguments", spec)).get("seed") for spec in specs}
+    return {seed for seed in found if seed is not None}
+
+
 def _unfit(facts: Mapping[str, Any], profile: str, again: bool) -> str | None:
     if facts["profile"] != profile:
         return f"it was run at profile {facts['profile']}"
@@ -94,6 +116,8 @@ def _unfit(facts: Mapping[str, Any], profile: str, again: bool) -> str | None:
         return "it is a variation"
     if any(cell["error"] for cell in facts["cells"]):
         return "some of its cells failed"
+    for name, error in facts.get("failures", {}).items():
+        return f"{name} failed ({error})"
     if facts["id"] not in studies:
         return "it is not one of the papers' studies"
     differences = claims_differ(studies[facts["id"]](), facts)
@@ -103,14 +127,14 @@ def _unfit(facts: Mapping[str, Any], profile: str, again: bool) -> str | None:
 def _condensed(facts: Mapping[str, Any]) -> JSONObject:
     cells = facts["cells"]
     plans = [cell["spec"]["plan"] for cell in cells if cell["kind"] == "train"]
-    seeds = {cell["spec"].get("plan", cell["spec"].get("arguments", cell["spec"])).get("seed") for cell in cells}
     return {
         **{name: facts[name] for name in KEPT},
         "cpu_minutes": round(facts["cpu_minutes"], 2),
         "cells": len(cells),
         "nets": len(plans),
         "images": sorted({training_images(plan["data"], plan["per_class"]) for plan in plans}),
-        "seeds": sorted(seed for seed in seeds if seed is not None),
+        "seeds": sorted(_seeds(cell["spec"] for cell in cells)),
+        "plan": _digest(cell["key"] for cell in cells),
     }
 
 

@@ -98,16 +98,16 @@ class Study(ABC):
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         """What the results say about each of :attr:`claims`, by name."""
 
-    def parts(self, results: Results, failures: int = 0) -> tuple[Part, ...]:
+    def parts(self, results: Results, failed: str = "") -> tuple[Part, ...]:
         """The verdict on each claim; the one that decides for the study is marked.
 
-        ``failures`` is the number of cells without a result: with any, nothing is decided.
+        ``failed`` says why nothing can be decided, such as cells without a result.
         """
-        found = {} if failures else dict(self.evidence(results))
+        found = {} if failed else dict(self.evidence(results))
         unknown = sorted(set(found) - {claim.name for claim in self.claims})
         if unknown:
             raise ValueError(f"study {self.id} gives evidence for {', '.join(unknown)}, which it does not claim")
-        return conclude([judge(claim, found.get(claim.name), results.profile, failures) for claim in self.claims])
+        return conclude([judge(claim, found.get(claim.name), results.profile, failed) for claim in self.claims])
 
     @abstractmethod
     def draw(self, results: Results) -> Figure:

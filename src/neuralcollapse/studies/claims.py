@@ -363,30 +363,30 @@ class Part:
         return {name: value for name, value in asdict(self).items() if name != "table"}
 
 
-def judge(claim: Claim, evidence: Evidence | None, profile: str = "desk", failures: int = 0) -> Part:
+def judge(claim: Claim, evidence: Evidence | None, profile: str = "desk", failed: str = "") -> Part:
     """The verdict on one claim.
 
     *holds* if the whole interval is inside the limit; *contradicted* if it is wholly outside and the floor, if the
     claim has one, is met; *underpowered* otherwise, and always at the smoke profile, without an interval, without a
-    number, and where ``failures`` cells of the study did not end.
+    number, and where the study ``failed``, for the reason that this says.
     """
     if evidence is None:
-        reason = f"{failures} of the study's cells failed." if failures else "It was not measured."
+        reason = failed or "It was not measured."
         return _part_of(claim, Evidence(()), "underpowered", _with_what_decides(reason, claim))
     if (claim.floor is None) != (evidence.floor_met is None):
         missing = "names a floor, so its evidence must say floor_met" if claim.floor else "names no floor"
         raise ValueError(f"claim {claim.name!r} {missing}, got floor_met = {evidence.floor_met}")
     if isinstance(claim.limit, Holds) and not (evidence.is_exact or math.isnan(evidence.measured)):
         raise ValueError(f"claim {claim.name!r} is a yes or no: its evidence must be Evidence.exact(True or False)")
-    verdict, reason = _verdict(claim, evidence, profile, failures)
+    verdict, reason = _verdict(claim, evidence, profile, failed)
     return _part_of(
         claim, evidence, verdict, _with_what_decides(reason, claim) if verdict == "underpowered" else reason
     )
 
 
-def _verdict(claim: Claim, evidence: Evidence, profile: str, failures: int) -> tuple[Ruling, str]:
-    if failures:
-        return "underpowered", f"{failures} of the study's cells failed."
+def _verdict(claim: Claim, evidence: Evidence, profile: str, failed: str) -> tuple[Ruling, str]:
+    if failed:
+        return "underpowered", failed
     if profile == "smoke":
         return "underpowered", "The smoke profile is too small to decide."
     if math.isnan(evidence.measured):

@@ -203,6 +203,11 @@ def test_a_study_that_cannot_judge_its_results_does_not_end_a_run(tmp_path):
     assert fine.verdict == "holds"
     assert broken.verdict == "underpowered"
     assert "the study itself" in broken.failures
+    facts = json.loads((tmp_path / "test" / "broken" / "study.json").read_text())
+    assert "Error" in facts["failures"]["the study itself"]
+    assert "cannot judge" in facts["parts"][0]["why"]
+    assert "cells failed" not in facts["parts"][0]["why"]
+    assert "failures" in json.loads((tmp_path / "test" / "small" / "study.json").read_text())
 
 
 # time -----------------------------------------------------------------------------------------------------------------

@@ -19,10 +19,16 @@ from .store import Store
 
 __all__ = ["Outcome", "conclude_study"]
 
+STUDY, PICTURE = "the study itself", "the picture"
+"""What may fail besides cells."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """A study's parts with their verdicts, where its files are, and the cells that failed, by name, with errors."""
+    """A study's parts with their verdicts, where its files are, and what failed, by name, with errors.
+
+    Names are those of cells; of the study itself, where it cannot judge what its cells gave; of the picture.
+    """
 
     study: Study
     profile: Profile
@@ -54,14 +60,16 @@ def conclude_study(
     entries = [Result(entry.labels, found[entry.cell.key]) for entry in planned if entry.cell.key in found]
     results = Results(profile, tuple(entries))
     parts, table, interactive = (), [], None
+    failed_words = f"{len(failures)} of the study's cells failed." if failures else ""
     if not failures:
         try:
             parts, table, interactive = study.parts(results), study.table(results), study.interactive(results)
         except Exception as error:
             # One study's trouble with its results must not take those of the others with it.
-            failures["the study itself"] = kind_and_line(error)
-    if failures:
-        parts = study.parts(results, len(failures))
+            failures[STUDY] = kind_and_line(error)
+            failed_words = f"The study cannot judge what its cells gave ({kind_and_line(error)})."
+    if failed_words:
+        parts = study.parts(results, failed_words)
     folder = store.study(study.name)
     save_picture(_drawn_or_empty(study, results, failures), folder / "figure", smoke=profile == "smoke")
     if interactive is not None:
@@ -79,8 +87,9 @@ def _drawn_or_empty(study: Study, results: Results, failures: dict[str, str]) ->
             return study.draw(results)
         except Exception as error:
             if not failures:
-                failures["the picture"] = kind_and_line(error)
-            return empty_picture(f"{study.id}: {len(failures)} cells failed")
+                failures[PICTURE] = kind_and_line(error)
+            cells = len(failures) > 1 or not failures.keys() & {STUDY, PICTURE}
+            return empty_picture(f"{study.id}: {f'{len(failures)} cells' if cells else next(iter(failures))} failed")
 
 
 def _study_facts(
@@ -102,6 +111,7 @@ def _study_facts(
         "variation": None if study.variation is None else study.variation.to_dict(),
         "verdict": next(part.verdict for part in parts if part.decides),
         "parts": [part.to_dict() for part in parts],
+        "failures": {name: failures[name] for name in (STUDY, PICTURE) if name in failures},
         "sensitivity": {part.name: [dict(row) for row in part.table] for part in parts if part.table},
         "cpu_minutes": sum(store.cpu_seconds(cell) or 0.0 for cell in cells.values()) / 60,
         "cells": [

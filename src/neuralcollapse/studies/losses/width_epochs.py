@@ -19,10 +19,10 @@ from ._nets import (
     WIDTHS,
     best_accuracy,
     by_loss,
+    described,
     last_tenth,
     name_of,
     net,
-    spread,
     spread_ratio,
 )
 
@@ -107,34 +107,29 @@ class WidthEpochs(Study):
 
     def evidence(self, results: Results) -> Mapping[str, Evidence]:
         widths, epochs = results.labels("width"), results.labels("epochs")
-        first = results.where(data=results.labels("data")[0])
-        small, large = (first.where(width=f(widths), epochs=f(epochs)) for f in (min, max))
-        accuracies = [by_loss(found, best_accuracy) for found in (small, large)]
-        ratio, low, high = spread_ratio(accuracies[0], accuracies[1])
-        orders = [
-            float(np.median([np.log10(_nc1(small, loss, seed) / _nc1(large, loss, seed)) for loss in LOSSES]))
-            for seed in first.labels("seed")
-        ]
-        converged = bool((last_tenth(large, "nc1") >= 0.9).all())
+        small, large = (results.where(width=f(widths), epochs=f(epochs)) for f in (min, max))
+        corners = [(small.where(data=data), large.where(data=data)) for data in results.labels("data")]
+        named = [name_of(data) for data in results.labels("data")]
+        accuracies = [tuple(by_loss(found, best_accuracy) for found in corner) for corner in corners]
+        ratios = [spread_ratio(*pair) for pair in accuracies]
+        orders = [[_orders_of_magnitude(*corner, seed) for corner in corners] for seed in results.labels("seed")]
+        sizes = [f"width {f(widths):g}, {f(epochs)} epochs" for f in (min, max)]
+        spreads = "; ".join(
+            f"{name}: {' to '.join(described(losses) for losses in pair)}"
+            for name, pair in zip(named, accuracies, strict=True)
+        )
+        fall = "; ".join(
+            f"{name}: {', '.join(_fall_in_words(*corner, loss) for loss in LOSSES)}"
+            for name, corner in zip(named, corners, strict=True)
+        )
         return {
             "wider": _trend(results, "width", "epochs"),
             "longer": _trend(results, "epochs", "width"),
-            "spread": Evidence.interval(
-                ratio,
-                low,
-                high,
-                why=f"From {spread(accuracies[0]):.2f} points (width {min(widths):g}, {min(epochs)} epochs) to "
-                f"{spread(accuracies[1]):.2f} (width {max(widths):g}, {max(epochs)} epochs).",
-            ),
+            "spread": Evidence.interval(*max(ratios), why=f"From {sizes[0]} to {sizes[1]}, {spreads}."),
             "nc1": Evidence(
-                orders,
-                converged,
-                why="By loss: "
-                + ", ".join(
-                    f"{SHORT[loss]} {_mean_nc1(small.where(loss=loss)):.2g} to {_mean_nc1(large.where(loss=loss)):.2g}"
-                    for loss in LOSSES
-                )
-                + ".",
+                [min(of_sets) for of_sets in orders],
+                bool((last_tenth(large, "nc1") >= 0.9).all()),
+                why=f"Between the same, {fall}.",
             ),
         }
 
@@ -196,13 +191,20 @@ def _trend(results: Results, along: str, at: str) -> Evidence:
             for value in results.labels(at):
                 found = results.where(data=data, loss=loss, **{at: value})
                 ends = [by_loss(found.where(**{along: f(places)}), best_accuracy)[loss] for f in (min, max)]
-                gains[f"{SHORT[loss]}, {at} {value:g}"] = ends[1] - ends[0]
+                gains[f"{name_of(data)}, {SHORT[loss]}, {at} {value:g}"] = ends[1] - ends[0]
     least = min(gains, key=lambda name: float(gains[name].mean()))
     return Evidence(list(gains[least]), why=f"Least for {least}: {gains[least].mean():+.2f} points.")
 
 
-def _nc1(results: Results, loss: str, seed: int) -> float:
-    return float(results.where(loss=loss, seed=seed).final("nc1")[0])
+def _orders_of_magnitude(small: Results, large: Results, seed: int) -> float:
+    """How far NC1 falls between two settings of one data set: the median over the losses."""
+    ends = ([found.where(loss=loss, seed=seed).final("nc1")[0] for loss in LOSSES] for found in (small, large))
+    return float(np.median(np.subtract(*np.log10(list(ends)))))
+
+
+def _fall_in_words(small: Results, large: Results, loss: str) -> str:
+    ends = (_mean_nc1(found.where(loss=loss)) for found in (small, large))
+    return f"{SHORT[loss]} {' to '.join(f'{nc1:.2g}' for nc1 in ends)}"
 
 
 def _mean_nc1(results: Results) -> float:

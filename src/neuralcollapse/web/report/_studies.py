@@ -40,7 +40,8 @@ def _section(folder: Path, anchor: str, facts: JSONObject) -> Section:
     timing = optional_json(folder / "timing.json", dict)
     seconds = [value for value in timing.values() if value is not None]
     rows = table_of("The numbers behind the picture.", optional_json(folder / "table.json", list))
-    failures = {_shown_labels(cell["labels"]): cell["error"] for cell in facts["cells"] if cell.get("error")}
+    failures = dict(facts.get("failures", {}))
+    failures |= {_shown_labels(cell["labels"]): cell["error"] for cell in facts["cells"] if cell.get("error")}
     headline = next((part for part in facts["parts"] if part["decides"]), None)
     if headline is None:
         raise KeyError("decides")
@@ -54,7 +55,7 @@ def _section(folder: Path, anchor: str, facts: JSONObject) -> Section:
         table_of(f"The numbers behind {', '.join(names)}.", rows)
         for names, rows in tables_of_parts(facts.get("sensitivity", {}))
     ]
-    failed = table_of("Cells that failed.", [{"cell": name, "error": error} for name, error in failures.items()])
+    failed = table_of("What failed.", [{"what": name, "error": error} for name, error in failures.items()])
     return Section(
         anchor=anchor,
         title=f"{facts['id']} ({varied})" if varied else facts["id"],
