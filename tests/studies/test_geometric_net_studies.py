@@ -265,8 +265,8 @@ def test_paper_plans_of_the_optimizers():
 
 def test_other_paper_plans():
     labels = list(paper_plans("geometric/random-labels", "net", "width").values())
-    settings = {(p.random_labels, p.learning_rate, p.weight_decay, p.batch_size) for p in labels}
-    assert settings == {(True, 0.01, 1e-4, 64)}
+    settings = {(p.random_labels, p.learning_rate, p.weight_decay, p.batch_size, p.init) for p in labels}
+    assert settings == {(True, 0.01, 1e-4, 64, "torch")}
     assert [p.model for p in labels if "resnet" in p.model] == [f"resnet18:width={2**i}" for i in range(7)]
     decays = paper_plans("geometric/feature-decay", "data", "decay")
     assert decays["MNIST", "all parameters"].weight_decay == 5e-4
@@ -274,6 +274,7 @@ def test_other_paper_plans():
         peeled = [plan for (name, decay), plan in decays.items() if name == data and decay != "all parameters"]
         assert {(p.weight_decay, p.bias_decay, p.feature_decay) for p in peeled} == {(0.01, 0.01, 1e-5)}
         assert [(p.feature_decay_over, p.batch_size) for p in peeled] == [("batch", 128), ("set", 128), ("unit", 64)]
+    assert {plan.init for plan in decays.values()} == {"kaiming-fan-out"}
     heads = paper_plans("geometric/fixed-etf", "data", "head")
     assert len(heads) == 4 * 5
     assert heads["CIFAR10, ResNet50", "fixed ETF, d = K"].model == "resnet50:width=64,feature_dim=10"

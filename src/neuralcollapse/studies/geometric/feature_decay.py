@@ -72,7 +72,7 @@ class FeatureDecay(Study):
     provenance = {
         "decays .01, .01, 1e-5 and 5e-4": "text",
         "rates, momentum, schedule, 200 epochs": "text",
-        "stem, initialisation, MNIST as 3 x 32 x 32": "code",
+        "stem, initialisation, batch 128, MNIST as 3 x 32 x 32": "code",
         "features of norm one, batch 64 (variant)": "code",
         "1e-5 on the features of a batch": "guess",
     }

@@ -69,9 +69,9 @@ class GeometricOptimizers(Optimizers):
     }
     provenance = {
         "rates of SGD and Adam, momentum, decay, schedule, 200 epochs": "text",
-        "strong Wolfe line search": "text",
+        "L-BFGS as PyTorch has it (footnote 18)": "text",
         "MNIST as 3 x 32 x 32": "code",
-        "L-BFGS rate .1, history 10": "code",
+        "L-BFGS rate .1, history 10, strong Wolfe line search": "code",
         "stem, initialisation, batch sizes": "code",
         "variants of Adam and L-BFGS": "code",
         "three seeds": "guess",

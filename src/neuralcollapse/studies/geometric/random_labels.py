@@ -84,7 +84,9 @@ class RandomLabels(Study):
     }
     provenance = {
         "depth 4, rate .01, weight decay 1e-4": "text",
+        "momentum, schedule, 200 epochs": "text",
         "permutation of balanced labels, batch 64, widths 1 to 64, 3 x 3 stem": "code",
+        "initialisation: no initialiser is called, so PyTorch's default": "code",
         "widths of the MLPs": "guess",
         "three seeds": "guess",
     }
@@ -177,4 +179,4 @@ def _plan(profile: Profile, model: str, seed: int) -> Plan:
     if profile == "desk":
         size = {"data": "cifar10:size=16", "per_class": 150, "test_per_class": 50, "epochs": 200, "batch_size": 32}
         return desk_plan(**common, **size)
-    return paper_plan(**common, learning_rate=0.01, batch_size=64, weight_decay=1e-4)
+    return paper_plan(**common, init="torch", learning_rate=0.01, batch_size=64, weight_decay=1e-4)

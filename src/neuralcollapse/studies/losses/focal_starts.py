@@ -63,7 +63,7 @@ class FocalStarts(Study):
     provenance = {
         "gamma": "text",
         "num_classes, per_class, dim": "guess",
-        "weight_decay, feature_decay": "guess",
+        "weight_decay, feature_decay, bias_decay": "guess",
         "start": "guess",
         "step rule": "guess",
     }

@@ -95,7 +95,7 @@ class Rescaling(Study):
         "rate .01, momentum, weight decay 1e-3, warm restarts after 200 epochs, least rate 1e-4": "text",
         "split of 50,000 and 10,000 images": "text",
         "values of alpha and M, the other scale 1": "code",
-        "augmentation, 3 x 3 stem, batch 128, mean over classes": "code",
+        "augmentation, 3 x 3 stem, initialisation, batch 128, mean over classes": "code",
         "200 epochs, three seeds": "guess",
     }
 

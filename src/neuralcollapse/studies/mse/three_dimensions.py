@@ -66,6 +66,7 @@ class ThreeDimensions(Study):
         "rates, momentum, decay, schedule, 200 epochs, augmentation": "text",
         "stem, initialisation, batch 128, mean over classes": "code",
         "angles as a measure of the picture": "guess",
+        "three seeds": "guess",
     }
 
     def cells(self, profile: Profile) -> Iterator[Planned]:
