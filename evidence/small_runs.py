@@ -10,9 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import neuralcollapse as nc
+from neuralcollapse.studies.losses._nets import spread_ratio
 from neuralcollapse.training import Plan, train
 
 SMALL = Path(__file__).resolve().parent / "small"
@@ -93,12 +95,31 @@ def few_samples() -> dict[str, Any]:
     return {"sizes": sizes, **{name: sum(values) / trials for name, values in average.items()}}
 
 
+def bootstrap() -> dict[str, Any]:
+    """How often the interval of a ratio of spreads holds the true one: four losses, normal noise, few seeds."""
+    small, large, noise, trials = np.array([0, 0.8, 1.6, 2.4]), np.array([0, 0.3, 0.6, 0.9]), 0.4, 200
+    draw = np.random.default_rng(0)
+    truth, held = np.ptp(large) / np.ptp(small), {}
+    for count in (3, 4):
+        inside = 0
+        for _ in range(trials):
+            sides = (
+                {str(i): mean + noise * draw.standard_normal(count) for i, mean in enumerate(means)}
+                for means in (small, large)
+            )
+            _, low, high = spread_ratio(*sides, draws=400)
+            inside += low <= truth <= high
+        held[str(count)] = inside / trials
+    return {"small": small.tolist(), "large": large.tolist(), "noise": noise, "trials": trials, "held": held}
+
+
 RUNS: dict[str, Callable[[], dict[str, Any]]] = {
     "parameters": parameters,
     "dead-units": dead_units,
     "feature-decay": feature_decay,
     "random-labels": random_labels,
     "few-samples": few_samples,
+    "bootstrap": bootstrap,
 }
 
 

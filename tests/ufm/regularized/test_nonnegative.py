@@ -54,6 +54,16 @@ def test_no_bounded_descent_goes_below_and_the_best_gets_there(counts, dim, deca
     assert optimum.feature_norm == pytest.approx(float(point.H.square().sum(1).mean().sqrt()), rel=1e-12)
 
 
+def test_geometric_footnote_17_the_classifier_ignores_the_mean_of_nonnegative_features():
+    problem = RegularizedUFM("ce", 4, 5, 8, 5e-3, 5e-3, features="nonnegative")
+    point = problem.optimum().point
+    mean = point.H.mean(0)
+    assert float(mean.norm()) > 0.6
+    assert float((point.W @ mean).abs().max()) < 1e-14
+    free = RegularizedUFM("ce", 4, 5, 8, 5e-3, 5e-3).optimum().point
+    assert float(free.H.mean(0).norm()) < 1e-14  # with free features there is no such mean
+
+
 @pytest.mark.parametrize("method", ["gradient-descent", "lbfgs", "trust-region", "conjugate-gradient"])
 def test_every_method_stays_feasible_and_descends(method):
     problem = RegularizedUFM("ce", 3, [4, 2, 2], 4, 0.02, 0.02, features="nonnegative")
