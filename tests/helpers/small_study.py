@@ -5,8 +5,8 @@ import signal
 
 from neuralcollapse._support.checks import kind_and_line
 from neuralcollapse.studies import Calculation, Claim, Evidence, Holds, Planned, Results, Solve, Study, Train, engines
+from neuralcollapse.studies._running.cell_folder import run_cell
 from neuralcollapse.studies._running.engines.engine import Engine, Failure
-from neuralcollapse.studies._running.store import run_cell
 from neuralcollapse.studies.pictures import figure
 from neuralcollapse.training import Plan
 from neuralcollapse.ufm import NormalizedUFM

@@ -23,7 +23,7 @@ from ..training import Plan, Progress, Run, train
 from ..training.optimizers import evaluations_per_step
 from ..ufm import Problem, Trace, solve
 
-__all__ = ["Calculation", "Cell", "Solve", "Train", "calculations", "history_rows", "training_images"]
+__all__ = ["Calculation", "Cell", "Solve", "Train", "calculations", "training_images"]
 
 FORMAT = 1
 """Counts up when cells of the same plan would give other results; old results are then not taken for new ones."""
@@ -293,8 +293,3 @@ class Calculation(Cell):
 
 
 KINDS: dict[str, type[Cell]] = {cell.kind: cell for cell in (Train, Solve, Calculation)}
-
-
-def history_rows(kind: str, folder: Path) -> Iterator[JSONObject]:
-    """:meth:`Cell.rows` of the cell of this kind in ``folder``."""
-    return KINDS[kind].rows(folder)

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuralcollapse.studies import Calculation, Evidence, Planned, Train, Variation, first_steps, query, run_studies
+from neuralcollapse.studies._running.cell_folder import run_cell
 from neuralcollapse.studies._running.forecast import CellProgress, Forecast
-from neuralcollapse.studies._running.store import Store, run_cell
+from neuralcollapse.studies._running.store import Store
 from neuralcollapse.studies._variation import parse_settings
 from neuralcollapse.training import Plan
 from small_study import Deadly, Small, calculation_cell, solve_cell, train_cell
@@ -235,7 +236,7 @@ def test_a_cell_that_was_killed_while_it_was_marked_keeps_its_time(tmp_path, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("neuralcollapse.studies._running.store.finish", killed)
+        patch.setattr("neuralcollapse.studies._running.cell_folder.mark_as_whole", killed)
         with pytest.raises(KeyboardInterrupt):
             run_cell(cell, store.cell(cell), None)
     assert not store.finished(cell)

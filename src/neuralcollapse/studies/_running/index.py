@@ -9,7 +9,7 @@ from typing import Any
 
 from ..._support.checks import one_line
 from ..._support.files import JSONObject, atomic_write
-from .._cells import KINDS, history_rows
+from .._cells import KINDS
 from .._results import name_of_labels
 
 __all__ = ["Answer", "query", "write_index"]
@@ -203,7 +203,7 @@ def _metric_rows(folder: Path, outcomes: list[JSONObject], notes: list[str]) -> 
                 "loss": _text_or_none(plan.get("loss")),
             }
             try:
-                rows = list(history_rows(cell["kind"], folder / "cells" / cell["key"]))
+                rows = list(KINDS[cell["kind"]].rows(folder / "cells" / cell["key"]))
             except (AttributeError, LookupError, OSError, TypeError, ValueError):
                 notes.append(f"{folder / 'cells' / cell['key']}: not a whole result; it is left out of the index")
                 continue

@@ -162,7 +162,7 @@ class Speed(Study):
             "any-start": Evidence(
                 list(every.min(0)),
                 why=("It depends on the start. " if depends else "")
-                + _comparison_in_words(table, GD, "accuracy", *NC1, starts=tuple(STARTS)),
+                + f"Mean iterations, {_comparison_in_words(table, GD, 'accuracy', *NC1, starts=tuple(STARTS))}",
                 table=table,
             ),
         }
@@ -250,10 +250,10 @@ def _with_other_starts(table: list[dict[str, Any]], method: str, *targets: str |
         for start in STARTS
         if start != PRIMARY and any(not _behind(rows[start], rows[NORMALISED], target) for target in targets)
     ]
-    words = _comparison_in_words(table, method, *targets)
+    words = f"Mean iterations, {_comparison_in_words(table, method, *targets)}"
     if not level:
         return f"{words} From the other starts it is behind as well."
-    ahead = _comparison_in_words(table, method, *targets, starts=tuple(level)).removeprefix("Mean iterations, ")
+    ahead = _comparison_in_words(table, method, *targets, starts=tuple(level))
     return f"{words} It depends on the start: {ahead}"
 
 
@@ -269,7 +269,7 @@ def _behind(regularised: Mapping[str, Any], normalised: Mapping[str, Any], targe
 def _comparison_in_words(
     table: list[dict[str, Any]], method: str, *targets: str | float, starts: tuple[str, ...] = (PRIMARY,)
 ) -> str:
-    """Mean iterations in words: normalised against regularised, by target and start."""
+    """Mean iterations, normalised against regularised, by target and start."""
     rows = {row["model"]: row for row in table if row["method"] == method}
 
     def count(model: str, target: str | float) -> str:
@@ -281,4 +281,4 @@ def _comparison_in_words(
         name = "full accuracy" if target == "accuracy" else f"NC1 <= {target:g}"
         others = ", ".join(f"{count(start, target)} ({start} start)" for start in starts)
         texts.append(f"{count(NORMALISED, target)} against {others} to {name}")
-    return "Mean iterations, normalised against regularised: " + "; ".join(texts) + "."
+    return f"normalised against regularised: {'; '.join(texts)}."

@@ -9,7 +9,8 @@ from concurrent.futures.process import BrokenProcessPool
 from ...._support.checks import kind_and_line
 from ...._support.machine import worker_pool
 from ..._cells import Cell
-from ..store import Store, run_cell
+from ..cell_folder import run_cell
+from ..store import Store
 from .engine import Engine, Event, Failure, Running, engines
 
 __all__ = ["Local"]

@@ -13,7 +13,8 @@ from ...._support.checks import kind_and_line
 from ...._support.files import write_bytes
 from ...._support.machine import running_ray
 from ..._cells import Cell
-from ..store import FINISHED, Store, run_cell
+from ..cell_folder import FINISHED, run_cell
+from ..store import Store
 from .engine import Engine, Event, Failure, Running, engines
 
 __all__ = ["Ray"]
