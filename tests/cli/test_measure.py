@@ -127,6 +127,22 @@ def test_layers_are_read_as_features_are(tmp_path, capsys):
         assert f"{option[0]}" in complaint(capsys, tmp_path / "text.npz", "--layers", *option)
 
 
+def test_options_that_saved_statistics_cannot_follow_are_refused(tmp_path, capsys):
+    parts = arrays()
+    statistics = nc.ClassStatistics(4, 6)
+    statistics.update(parts["features"], parts["labels"])
+    statistics.save(tmp_path / "sums.safetensors")
+    assert json.loads(output(capsys, tmp_path, "--json", "--classes", 4))["nc1"] == statistics.report().nc1
+    for name, option in (
+        ("num_classes", ("--classes", 5)),
+        ("passes", ("--passes", 2)),
+        ("precision", ("--precision", "bfloat16")),
+        ("ignore_label", ("--ignore-label", 3)),
+        ("workers", ("--workers", 2)),
+    ):
+        assert name in complaint(capsys, tmp_path, *option)
+
+
 class Evil:
     def __reduce__(self):
         raise AssertionError("a file from outside was executed")

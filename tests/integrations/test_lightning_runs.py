@@ -209,9 +209,11 @@ def test_the_history_is_in_the_checkpoint(tmp_path):
     again, net = LightningCollapse(), Net()
     trainer_of([again], tmp_path, max_epochs=3).fit(net, loader(x, y), loader(x, y), ckpt_path=tmp_path / "last.ckpt")
     assert [epoch for epoch, _ in again.history] == [0, 1, 2]
-    for name, value in callback.history[1][1].values.items():
-        assert again.history[1][1][name] == value
-    assert again.history[1][1].layer == "head"
+    before, restored = callback.history[1][1], again.history[1][1]
+    assert restored.to_dict() == before.to_dict()
+    assert restored.per_class.to_dict() == before.per_class.to_dict()
+    assert torch.equal(restored.cosine_margins, before.cosine_margins)
+    assert restored.layer == "head"
 
 
 def test_a_compiled_part_in_the_middle_of_training(tmp_path):

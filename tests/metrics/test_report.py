@@ -117,6 +117,10 @@ def test_a_saved_report_is_the_same(tmp_path):
     assert again.per_class.to_dict() == first.per_class.to_dict()
     assert str(again) == str(first)
     assert pickle.loads(pickle.dumps(again)).to_dict() == copy.deepcopy(first).to_dict()
+    content = first.to_content()
+    assert nc.CollapseReport.from_content(json.loads(json.dumps(content))).to_content() == content
+    with pytest.raises(ValueError, match="content does not hold a saved report: expected format"):
+        nc.CollapseReport.from_content(first.to_dict())
 
 
 @pytest.mark.parametrize("change", ["cut", "format", "text", "missing"])

@@ -114,12 +114,12 @@ class LightningCollapse(Callback):
         return self._generate_state_key(prefix=self._prefix, loader=self._loader is not None)
 
     def state_dict(self) -> dict[str, Any]:
-        """The history, as plain values."""
-        return {"history": [(epoch, _report_state(report)) for epoch, report in self.history]}
+        """The history, as plain values: checkpoints are loaded without pickled classes."""
+        return {"history": [(epoch, report.to_content()) for epoch, report in self.history]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up a history from a checkpoint."""
-        self.history = [(epoch, _restored_report(state)) for epoch, state in state_dict["history"]]
+        self.history = [(epoch, CollapseReport.from_content(state)) for epoch, state in state_dict["history"]]
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuse two callbacks that would log under the same names."""
@@ -225,21 +225,6 @@ class LightningCollapse(Callback):
         pl_module.log_dict(values, on_step=False, on_epoch=True, batch_size=1, add_dataloader_idx=False)
         if trainer.is_global_zero:
             write_all(self._loggers, trainer.current_epoch, report, split)
-
-
-def _report_state(report: CollapseReport) -> dict[str, Any]:
-    """A report as plain values, for checkpoints that are loaded without pickled classes."""
-    return report.to_dict() | {"values": list(report.values)}
-
-
-def _restored_report(state: dict[str, Any]) -> CollapseReport:
-    """The report of :func:`_report_state`."""
-    state = dict(state)
-    values = {name: state.pop(name) for name in state.pop("values")}
-    state["notes"] = tuple(state["notes"])
-    state["intervals"] = {name: tuple(bounds) for name, bounds in state.get("intervals", {}).items()}
-    known = {name: value for name, value in state.items() if name in CollapseReport.__dataclass_fields__}
-    return CollapseReport(values, **known)
 
 
 class _Watched:

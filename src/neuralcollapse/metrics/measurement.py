@@ -1,6 +1,6 @@
 """From batches that pass through a model to a report: what ``measure_model``, the callbacks and training feed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -97,7 +97,8 @@ class Measurement:
     """The classifier of a model, watched from the first batch to the report.
 
     Call :meth:`start` before and :meth:`take` after each forward pass, :meth:`finish` at the end of the data;
-    where that says so, pass the same batches again to :meth:`take_again`; then :meth:`report`.
+    where that says so, pass the same batches again to :meth:`take_again`; then :meth:`report`. ``shown`` is called
+    with features and labels of each batch of the first run.
     """
 
     def __init__(
@@ -109,8 +110,9 @@ class Measurement:
         shares: Shares | None = None,
         custom: bool = False,
         repeatable: bool = False,
+        shown: Callable[[Tensor, Tensor], None] | None = None,
     ):
-        self._options = options
+        self._options, self._shown = options, shown
         self._model, self._settings, self._targets = model, options.settings, options.targets()
         self._num_classes, self._custom, self._repeatable = options.num_classes, custom, repeatable
         self._team = team or MeasuringTeam()
@@ -132,23 +134,23 @@ class Measurement:
         self._watch.remove()
 
     def take(self, labels: RawLabels, again: Again | None = None) -> None:
-        """Take the batch that has just passed; ``again`` runs it once more, should the classifier need to be found.
-
-        A batch without samples tells nothing, and nothing is decided by it.
-        """
-        if not self._targets.tensor(labels).numel():
+        """Take the batch that has just passed; ``again`` runs it once more, should the classifier need to be found."""
+        rows = self.rows(labels, again)
+        if rows is None:
             return
-        features, targets = self.rows(labels, again)
         if self._recorder is None:
-            self._meet(self.head(features.shape[1]))
+            self._meet(self.head(rows[0].shape[1]))
         assert self._recorder is not None
-        self._recorder.add(features, targets, self.precision)
+        self._recorder.add(*rows, self.precision)
+        if self._shown is not None:
+            self._shown(*rows)
 
     def take_again(self, labels: RawLabels) -> None:
         """Take a batch of the second run."""
         assert self._recorder is not None
-        if self._targets.tensor(labels).numel():
-            self._recorder.add_again(*self.rows(labels, None))
+        rows = self.rows(labels, None)
+        if rows is not None:
+            self._recorder.add_again(*rows)
 
     def finish(self) -> bool:
         """End the first run; whether this process is to run the same batches again."""
@@ -179,11 +181,21 @@ class Measurement:
             notes.append(self._team.note)
         return replace(report, layer=self._head.name or ITSELF, notes=tuple(dict.fromkeys(notes)))
 
+    @property
+    def weight(self) -> Tensor | None:
+        """The classifier's weight as it was measured, if it has one."""
+        return None if self._head is None else self._head.weight
+
     # one batch ----------------------------------------------------------------------------------------------
 
-    def rows(self, labels: RawLabels, again: Again | None) -> tuple[Tensor, Tensor]:
-        """Features (n, d) and integer labels (n,) of the latest batch."""
+    def rows(self, labels: RawLabels, again: Again | None) -> tuple[Tensor, Tensor] | None:
+        """Features (n, d) and integer labels (n,) of the latest batch.
+
+        ``None`` of a batch without samples: it tells nothing, and nothing is decided by it.
+        """
         raw = self._targets.tensor(labels)
+        if not raw.numel():
+            return None
         kept = None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
         caught = self._watch.caught(again, self._targets.seen(raw))
         self.precision = caught.precision

@@ -23,7 +23,7 @@ from .processes import MeasuringTeam, Reduce, Shares, team_of
 from .report.report import CollapseReport
 from .settings import MEMORY_LIMIT, GlobalMean, Metrics
 
-__all__ = ["look_at", "measure_layers", "measure_model"]
+__all__ = ["look_at", "measure_layers", "measure_model", "run_passes"]
 
 
 class LayerOptions(TypedDict, total=False):
@@ -147,7 +147,7 @@ def look_at(
     run = ModelRun(model, loader, reader, max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = Measurement(model, options, team=team, shares=shares, custom=reader.custom, repeatable=run.repeatable)
-    _run_passes(run, team, measurement)
+    run_passes(run, team, measurement)
     report = measurement.report()
     return replace(report, notes=(*report.notes, *reader.notes, *run.notes))
 
@@ -205,13 +205,13 @@ def measure_layers(
     run = ModelRun(model, loader, BatchReader(forward, labels), max_batches=max_batches, progress=progress)
     team, shares = team_of(reduce, run.loader), Shares(run.loader)
     measurement = LayersMeasurement(inner, modules, pool, chosen, team, shares, run)
-    _run_passes(run, team, measurement)
+    run_passes(run, team, measurement)
     notes = (*run.reader.notes, *run.notes)
     reports = measurement.reports()
     return {name: replace(report, notes=(*report.notes, *notes)) for name, report in reports.items()}
 
 
-def _run_passes(run: ModelRun, team: MeasuringTeam, measurement: Measurement | LayersMeasurement) -> None:
+def run_passes(run: ModelRun, team: MeasuringTeam, measurement: Measurement | LayersMeasurement) -> None:
     """Take every batch, and once more where something is left to see and the loader can be run again."""
     with run.looking(measurement.remove):
         with team.failing_together():

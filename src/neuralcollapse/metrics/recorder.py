@@ -17,7 +17,15 @@ from .processes import MeasuringTeam
 from .report.report import CollapseReport, build_report
 from .settings import Settings
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "left_in"]
+
+
+def left_in(features: Tensor, labels: Tensor, ignore_label: int | None) -> tuple[Tensor, Tensor]:
+    """The samples that are not ignored."""
+    rows = None if ignore_label is None else labels != ignore_label
+    if rows is None or bool(rows.all()):
+        return features, labels
+    return features[rows.to(features.device)], labels[rows]
 
 
 class Recorder:
@@ -78,11 +86,11 @@ class Recorder:
         if self._statistics is not None:
             self._statistics.update(source, targets, precision=self._precision)
         if self._kept is None:
-            self._runs[0].add(self._left_in(features, targets)[0])
+            self._runs[0].add(left_in(features, targets, self._settings.ignore_label)[0])
             return
         if self._kept and self._kept[0][0].shape[1] != source.dim:
             raise ValueError(f"features must have {self._kept[0][0].shape[1]} columns, got {source.dim}")
-        features, targets = self._left_in(features, targets)
+        features, targets = left_in(features, targets, self._settings.ignore_label)
         # An accelerator is not waited for: what it holds is looked at in the end.
         if features.device.type == "cpu" and not all_finite(features):
             raise nonfinite_error(as_rows("features", features))
@@ -91,13 +99,6 @@ class Recorder:
         self._bytes += self._kept[-1][0].nbytes
         if self._bytes > _feature_bytes(features.device, self._settings.memory_limit):
             self._stream()
-
-    def _left_in(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The samples that are not ignored."""
-        rows = None if self._settings.ignore_label is None else labels != self._settings.ignore_label
-        if rows is None or bool(rows.all()):
-            return features, labels
-        return features[rows.to(features.device)], labels[rows]
 
     def _stream(self) -> None:
         """From now on, statistics instead of features."""
@@ -154,7 +155,7 @@ class Recorder:
         """Take the same samples in the second run."""
         assert self._second is not None
         self._second.update(features, labels)
-        self._runs[1].add(self._left_in(features, as_labels(labels))[0])
+        self._runs[1].add(left_in(features, as_labels(labels), self._settings.ignore_label)[0])
         self._seen_again = True
 
     def _check_runs(self) -> None:

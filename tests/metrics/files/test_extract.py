@@ -86,6 +86,14 @@ def test_an_interrupted_extraction_goes_on(tmp_path):
     assert len(calls) == before
 
 
+def test_batches_without_samples_are_passed_over(tmp_path):
+    model, x, y = setting()
+    (file,) = nc.extract(model, [(x[:0], y[:0]), (x, y), (x[:0], y[:0])], tmp_path / "f")
+    (whole,) = nc.extract(model, [(x, y)], tmp_path / "g")
+    assert torch.equal(load_file(file)["features"], load_file(whole)["features"])
+    assert [json.loads((tmp_path / f / "extract.json").read_text())["shards"][0]["rows"] for f in "fg"] == [90, 90]
+
+
 def test_precision_ignored_labels_and_layers(tmp_path):
     model, x, y = setting()
     y = torch.where(torch.arange(90) < 7, -100, y)

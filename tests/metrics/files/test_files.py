@@ -139,8 +139,7 @@ def test_the_classifier_and_other_data_come_from_the_files(tmp_path):
     whole = nc.measure(H, y, W, b, out_of_distribution=np.ones((3, D)))
     same(nc.measure_files(tmp_path), whole)
     same(nc.measure_files(tmp_path, workers=1, out=tmp_path / "work"), whole)
-    twice = nc.measure_files([tmp_path / "head.npz", tmp_path / "0.npz"])
-    assert twice.accuracy is not None
+    same(nc.measure_files([tmp_path / "head.npz", tmp_path / "0.npz"]), whole)
 
 
 def test_saved_statistics_are_merged(tmp_path):
@@ -155,6 +154,30 @@ def test_saved_statistics_are_merged(tmp_path):
     same(report, whole.report(W, b), rel=1e-10)
     write(tmp_path, "npz", H, y, "more")
     assert nc.measure_files(tmp_path, workers=1).num_samples == 2 * N
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_classes", K + 1),
+        ("passes", 2),
+        ("precision", torch.bfloat16),
+        ("ignore_label", 3),
+        ("ignore_label", None),
+        ("workers", 2),
+        ("engine", "ray"),
+        ("intervals", 0.9),
+    ],
+)
+def test_options_that_saved_statistics_cannot_follow_are_refused(tmp_path, name, value):
+    H, y, _, _ = data(np.float64)
+    statistics = nc.ClassStatistics(K, D)
+    statistics.update(H, y)
+    statistics.save(tmp_path / "sums.safetensors")
+    own = {"num_classes": K, "passes": 1, "workers": 1, "ignore_label": -100}
+    same(nc.measure_files(tmp_path, **own), statistics.report())
+    with pytest.raises(ValueError, match=name):
+        nc.measure_files(tmp_path, **{name: value})
 
 
 def three_shards(tmp_path, H, y):

@@ -182,6 +182,52 @@ def test_a_model_is_measured_as_the_library_does():
         network_of_model(model, data, layers=["nowhere"])
 
 
+class Mixed(nn.Module):
+    """A trunk in bfloat16 before a head in float32."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.head = nn.Linear(6, 7, dtype=torch.bfloat16), nn.Linear(7, 3)
+
+    def forward(self, x):
+        return self.head(self.trunk(x.bfloat16()).float())
+
+
+def same_as_measured(model, data, **options):
+    """The page's report, after a comparison with that of ``measure_model``."""
+    report, shown = network_of_model(model, data)
+    direct = nc.measure_model(model, data, intervals=0.95, **options)
+    for name in ("values", "intervals", "reasons", "rank", "num_samples", "layer"):
+        assert getattr(report, name) == getattr(direct, name), name
+    assert {metric["name"]: metric["value"] for metric in shown["metrics"]} == direct.values
+    return report
+
+
+def test_a_coarse_trunk_an_empty_batch_and_labels_to_leave_out_are_measured_as_the_library_does():
+    torch.manual_seed(0)
+    labels = torch.arange(60) % 3
+    inputs = torch.eye(6)[labels]
+    inputs[labels == 2] = inputs[1] + 1e-3 * torch.eye(6)[2]  # apart by less than a rounding of bfloat16
+    inputs += 1e-4 * torch.randn(60, 6)
+    left = torch.where(torch.arange(60) % 5 == 0, -100, labels)
+    whole, empty = (inputs, labels), (inputs[:0], labels[:0])
+    assert same_as_measured(Mixed(), [whole]).rank == 1
+    assert same_as_measured(Net(), [empty, whole, empty]).num_samples == 60
+    assert same_as_measured(Net(), [whole, (inputs, left)]).num_samples == 108
+    with pytest.raises(ValueError, match="loader holds no batches"):
+        network_of_model(Net(), [empty])
+
+
+def test_a_loader_of_many_features_is_cut(monkeypatch):
+    monkeypatch.setattr(sources, "MEMORY", 40 * 7 * 4 + 1)
+    torch.manual_seed(0)
+    data = [(torch.randn(40, 6), torch.arange(40) % 3) for _ in range(3)]
+    report = same_as_measured(Net(), data, max_batches=2)
+    assert report.num_samples == 80
+    assert "measured on the first 2 batches only (their features take 0 MB)" in report.notes
+    assert same_as_measured(Net(), data[:2]).notes == nc.measure_model(Net(), data[:2]).notes
+
+
 def test_a_run_shows_its_beginning_and_its_end(tmp_path):
     plan = nc.training.Plan(data="digits", per_class=8, model="mlp:width=12,depth=2", epochs=2)
     run = nc.training.train(plan, tmp_path / "run")

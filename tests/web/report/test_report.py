@@ -4,12 +4,14 @@ import html.parser
 import itertools
 import json
 import re
+import shutil
 
 import pytest
 import torch
 
 import neuralcollapse as nc
 from neuralcollapse.cli import main
+from neuralcollapse.web.report._find import _places
 from neuralcollapse.web.report._numbers import duration, shown
 from neuralcollapse.web.report._parts import table_of
 from neuralcollapse.web.report._svg import inline_svg
@@ -327,3 +329,20 @@ def test_many_runs_below_one_folder(tmp_path):
     text = nc.report.write(tmp_path / "runs", tmp_path / "report.html").read_text(encoding="utf-8")
     assert json.dumps("NC1: variability")[1:-1] in text
     assert text.count('<section class="result"') == 2
+
+
+def test_a_folder_that_holds_results_of_every_kind_shows_all_of_them(tmp_path):
+    home = tmp_path / "all"
+    make_study(home / "results", interactive=False)
+    make_study(home, "mse/other", interactive=False)
+    make_study(home, "single", interactive=False)
+    run, trace = make_run(home / "run", metrics=("nc1",)), make_solve(home / "a trace")
+    for number in range(2):
+        shutil.copytree(trace, home / "many" / f"trial-{number}")
+    (home / "many" / "plan.json").write_text("{}", encoding="utf-8")
+    places = [place for place, _ in _places(home)]
+    trials = [home / "many" / f"trial-{number}" for number in range(2)]
+    studies = [home / name for name in ("mse/other", "results/geometric/bound", "single")]
+    assert places == [*studies, run, trace, *trials]
+    text = nc.report.write(home, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert text.count('<section class="result"') == len(places)

@@ -20,9 +20,17 @@ ShardProgress = Callable[[int, int], None]
 
 
 def worker_count(workers: int | None, shards: int, engine: EngineName) -> int:
-    """How many processes: as given, else one per processor and no more than there are shards; 0 leaves it to Ray."""
+    """How many processes: as given, else one per processor and no more than there are shards; 0 leaves it to Ray.
+
+    Saved statistics alone are no shards: this process merges them.
+    """
     if workers is not None:
-        return integer("workers", workers, minimum=1)
+        integer("workers", workers, minimum=1)
+    if not shards and (engine == "ray" or workers not in (None, 1)):
+        option = "engine 'ray'" if engine == "ray" else f"workers = {workers}"
+        raise ValueError(f"{option} is for shards of features: saved statistics are merged by this process")
+    if workers is not None:
+        return workers
     return max(1, min(os.cpu_count() or 1, shards)) if engine == "local" else 0
 
 

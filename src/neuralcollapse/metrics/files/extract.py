@@ -21,6 +21,7 @@ from ..hooks.targets import Ignored
 from ..inputs import IGNORED, length_of
 from ..measurement import Measurement, Options, SharedHead
 from ..precision import coarser
+from ..recorder import left_in
 
 __all__ = ["extract"]
 
@@ -117,16 +118,16 @@ def _write_shards(
     """The shards that are missing."""
     run = ModelRun(model, LaterBatches(loader, manifest.batches), reader, progress=progress)
     measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
-    ignored = options.settings.ignore_label
     writer = ShardWriter(manifest, size)
     with run.looking(measurement.remove):
         for found, again in run.batches(measurement.start):
-            features, targets = measurement.rows(found, again)
+            writer.count()
+            rows = measurement.rows(found, again)
+            if rows is None:
+                continue
             if not manifest.has_classifier:
-                manifest.keep_classifier(measurement.head(features.shape[1]))
-            if ignored is not None:
-                kept = targets != ignored
-                features, targets = features[kept.to(features.device)], targets[kept]
+                manifest.keep_classifier(measurement.head(rows[0].shape[1]))
+            features, targets = left_in(*rows, options.settings.ignore_label)
             writer.add(features.to("cpu", dtype), targets.to("cpu"), measurement.precision)
     writer.close()
 
@@ -141,9 +142,12 @@ class ShardWriter:
         self._bytes = self._batches = 0
         self._precision = torch.float64
 
-    def add(self, features: Tensor, labels: Tensor, precision: torch.dtype) -> None:
-        """Take a batch; ``precision`` is the coarsest dtype that its features had."""
+    def count(self) -> None:
+        """A batch of the loader begins, with or without samples."""
         self._batches += 1
+
+    def add(self, features: Tensor, labels: Tensor, precision: torch.dtype) -> None:
+        """Take its samples; ``precision`` is the coarsest dtype that their features had."""
         self._precision = coarser(self._precision, precision, features.dtype)
         if features.shape[0]:
             self._features.append(features.clone())

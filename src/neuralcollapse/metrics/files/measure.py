@@ -86,7 +86,8 @@ def measure_files(
     Args:
         paths: files, folders and patterns such as ``"shards/*.npz"``: ``.npz``, ``.npy``, ``.safetensors``,
             ``.parquet``, ``.pt`` (tensors only) with arrays ``features`` and ``labels`` (also ``X`` and ``y``,
-            ``embeddings`` and ``targets``), or saved :class:`ClassStatistics`. Labels are integers or text.
+            ``embeddings`` and ``targets``), or saved :class:`ClassStatistics`, which are what they were made with:
+            options that would change them are refused. Labels are integers or text.
         weight: the classifier, (K, d); by default the array ``weight`` of the files, if one has it.
         bias: its bias, (K,); by default the array ``bias``.
         engine: ``"local"`` for processes of this machine, ``"ray"`` for a Ray cluster that sees the same files.
@@ -183,9 +184,8 @@ def _planned_job(
 ) -> tuple[ShardJob, tuple[str, ...]]:
     """The sizes and the way to go, and notes on what it leaves out."""
     if found.statistics:
-        if settings.intervals is not None:
-            raise ValueError("saved statistics have no groups: intervals need the features themselves")
         first = ClassStatistics.load(found.statistics[0])
+        _check_options(first, num_classes, settings)
         settings = replace(settings, ignore_label=first.ignore_label)
         return ShardJob(first.num_classes, first.dim, first.passes, settings, names), ()
     dim = as_rows("features", found.shards[0].read()[0]).dim
@@ -203,6 +203,21 @@ def _planned_job(
     statistics, notes = first_statistics(settings, classes, dim, passes)
     number = statistics.parts[0].passes if isinstance(statistics, GroupedStatistics) else passes
     return ShardJob(classes, dim, number, settings, names), notes
+
+
+def _check_options(made: ClassStatistics, num_classes: int | None, settings: Settings) -> None:
+    """Raise for options that saved statistics cannot follow; the default ``ignore_label`` takes theirs."""
+    if settings.intervals is not None:
+        raise ValueError("saved statistics have no groups: intervals need the features themselves")
+    if settings.precision is not None:
+        raise ValueError("precision is for features: saved statistics have that of the features they were made from")
+    for name, given, default, own in (
+        ("num_classes", num_classes, None, made.num_classes),
+        ("passes", settings.passes, None, made.passes),
+        ("ignore_label", settings.ignore_label, IGNORED, made.ignore_label),
+    ):
+        if given not in (default, own):
+            raise ValueError(f"{name} is {describe(given)}, but the saved statistics were made with {own}")
 
 
 def _classes_in(shards: Sequence[Shard], settings: Settings) -> int:

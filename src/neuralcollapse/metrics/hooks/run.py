@@ -119,7 +119,7 @@ class ModelRun:
         self.loader = loader
         self.reader = reader
         self.limit = None if max_batches is None else integer("max_batches", max_batches, minimum=1)
-        self.cut = False
+        self._why, self._seen, self._cut = "max_batches", 0, False
         self._progress = flag("progress", progress)
         self._model = unwrapped(model)
         tensor = next(iter(model.parameters()), None)
@@ -153,9 +153,9 @@ class ModelRun:
             self._buffers.restore()
         iterator = iter(self._tracked())
         try:
-            for number, batch in enumerate(iterator):
-                if self.limit is not None and number >= self.limit:
-                    self.cut = True
+            for self._seen, batch in enumerate(iterator):
+                if self.limit is not None and self._seen >= self.limit:
+                    self._cut = True
                     return
                 batch = to_device(batch, self._device)
                 before()
@@ -167,10 +167,14 @@ class ModelRun:
             if callable(close):
                 close()
 
+    def end(self, why: str) -> None:
+        """The batch that has just passed is the last, in this run and in others over the loader."""
+        self.limit, self._why = self._seen + 1, why
+
     @property
     def notes(self) -> list[str]:
         """What a reader of the report should know of the run."""
-        return [f"measured on the first {self.limit} batches only (max_batches)"] if self.cut else []
+        return [f"measured on the first {self.limit} batches only ({self._why})"] if self._cut else []
 
     def _again(self, batch: Batch, before: RandomStates) -> Again:
         def again(**extra: object) -> object:

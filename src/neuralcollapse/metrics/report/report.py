@@ -3,7 +3,8 @@
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -129,30 +130,34 @@ class CollapseReport(MetricAttributes):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole report, classes and sorted margins included, to a JSON file, atomically, with a checksum."""
-        content = {
+        write_text(path, json.dumps(sealed(self.to_content()), allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "CollapseReport":
+        """Read a report written by :meth:`save`."""
+        with _reading(path):
+            return cls._from_content(unsealed(json.loads(Path(path).read_text(encoding="utf-8"))))
+
+    def to_content(self) -> JSONObject:
+        """The whole report as plain values, classes and sorted margins included: what files and checkpoints keep."""
+        return {
             "format": FORMAT,
             "metrics": list(self.values),
             "report": self.to_dict(),
             "per_class": None if self.per_class is None else self.per_class.to_dict(),
             "cosine_margins": None if self.cosine_margins is None else self.cosine_margins.tolist(),
         }
-        write_text(path, json.dumps(sealed(content), allow_nan=False) + "\n")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "CollapseReport":
-        """Read a report written by :meth:`save`."""
-        file = Path(path)
-        try:
-            content = unsealed(json.loads(file.read_text(encoding="utf-8")))
-            if content.get("format") != FORMAT:
-                raise ValueError(f"expected format {FORMAT!r}")
+    def from_content(cls, content: JSONObject) -> "CollapseReport":
+        """The report that gave these values in :meth:`to_content`."""
+        with _reading("content"):
             return cls._from_content(content)
-        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
-            text = " ".join(str(error).split())[:150]
-            raise ValueError(f"{file} does not hold a saved report: {text}") from error
 
     @classmethod
     def _from_content(cls, content: JSONObject) -> "CollapseReport":
+        if content.get("format") != FORMAT:
+            raise ValueError(f"expected format {FORMAT!r}")
         report = content["report"]
         values = {str(name): _number_or_none(report[name]) for name in content["metrics"]}
         margins, classes = content["cosine_margins"], content["per_class"]
@@ -215,6 +220,16 @@ class CollapseReport(MetricAttributes):
     def compare(self, *others: "CollapseReport", names: Sequence[str] | None = None) -> ReportComparison:
         """Compare this report and others side by side, metric by metric; ``names`` heads the columns."""
         return ReportComparison.of((self, *others), names)
+
+
+@contextmanager
+def _reading(name: str | os.PathLike[str]) -> Iterator[None]:
+    """One line for whatever is wrong with the content of ``name``."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
+        text = " ".join(str(error).split())[:150]
+        raise ValueError(f"{os.fspath(name)} does not hold a saved report: {text}") from error
 
 
 def _number_or_none(value: str | float | None) -> float | None:

@@ -12,14 +12,17 @@ from torch import Tensor, nn
 
 from ..._support.files import JSONObject
 from ...data import load
-from ...metrics import CollapseReport, measure, measure_files, measure_layers, open_arrays
+from ...metrics import CollapseReport, measure_files, measure_layers, open_arrays
 from ...metrics.files.arrays import Array
 from ...metrics.files.measure import measure_shard
 from ...metrics.files.shards import ROLES, Shard, all_label_names, collect, encode, find_files, layers_in
 from ...metrics.hooks.batches import Batches, BatchReader, Forward, LabelsOf
 from ...metrics.hooks.heads import unwrapped
 from ...metrics.hooks.run import ModelRun, check_model
-from ...metrics.measurement import Measurement, Options, SharedHead
+from ...metrics.measurement import Measurement, Options
+from ...metrics.model import run_passes
+from ...metrics.processes import MeasuringTeam
+from ...metrics.recorder import left_in
 from ...metrics.settings import Settings
 from ...models import create
 from ...training import Run
@@ -31,7 +34,7 @@ __all__ = ["Network", "digits_sample", "network_of_files", "network_of_model", "
 LEVEL = 0.95
 """Of the intervals on the gauges."""
 MEMORY = 1 << 28
-"""Bytes for the scatter matrices of the intervals, and of features of a model that are kept."""
+"""Bytes for the scatter matrices of files, and of features of a model that are looked at."""
 PICTURE_ROWS = 20_000
 """Samples that pictures of files are made from."""
 LAYER_METRICS = ("nc1", "nc1_quotient")
@@ -140,55 +143,35 @@ def network_of_model(
 ) -> tuple[CollapseReport, JSONObject]:
     """The report of a model on a loader, with intervals, and what the page shows of it.
 
-    The model and every random state are left as they were found. ``layers``: the layers to look at besides the
-    classifier's input, by default the model's children, for the picture from layer to layer.
+    The report is that of :func:`neuralcollapse.measure_model`; the run over the loader ends with the batch whose
+    features fill :data:`MEMORY`. The model and every random state are left as they were found. ``layers``: the layers
+    to look at besides the classifier's input, by default the model's children, for the picture from layer to layer.
     """
     check_model(model)
     reader = BatchReader(forward, labels)
-    options = Options(layer=layer, num_classes=num_classes, class_names=class_names)
+    options = Options(layer=layer, num_classes=num_classes, class_names=class_names, intervals=LEVEL)
     run = ModelRun(model, loader, reader, max_batches=max_batches)
-    measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable)
-    features, targets, head, cut = _captured_rows(run, measurement, options)
-    report = measure(
-        features, targets, head.weight, head.bias, num_classes=None if head.weight is not None else num_classes,
-        ignore_label=None, intervals=LEVEL, memory_limit=MEMORY,
-    )  # fmt: skip
-    notes = [*measurement.notes, *reader.notes, *run.notes]
-    if cut:
-        notes.append(f"measured on the first {report.num_samples} samples: their features take {MEMORY >> 20} MB")
-    report = options.named(replace(report, layer=head.name, notes=(*report.notes, *notes)))
+    parts: list[tuple[Tensor, Tensor]] = []
+
+    def keep(features: Tensor, targets: Tensor) -> None:
+        rows, codes = left_in(features, targets, options.settings.ignore_label)
+        # A copy, because what a hook caught may be written to by what follows.
+        parts.append((rows.detach().to("cpu", copy=True), codes.to("cpu")))
+        if sum(part.nbytes for part, _ in parts) > MEMORY:
+            run.end(f"their features take {MEMORY >> 20} MB")
+
+    measurement = Measurement(model, options, custom=reader.custom, repeatable=run.repeatable, shown=keep)
+    run_passes(run, MeasuringTeam(), measurement)
+    report = measurement.report()
+    report = replace(report, notes=(*report.notes, *reader.notes, *run.notes))
     reports: Mapping[str, CollapseReport] = {}
     if layers is not False:
         names = None if layers is True else list(layers)
-        reports, reason = _by_layer(model, loader, names, num_classes, forward, labels, class_names, max_batches)
+        reports, reason = _by_layer(model, loader, names, num_classes, forward, labels, class_names, run.limit)
         if reason:
             report = replace(report, notes=(*report.notes, reason))
-    return report, describe_network(report, features, targets, head.weight, layers=reports)
-
-
-def _captured_rows(
-    run: ModelRun, measurement: Measurement, options: Options
-) -> tuple[Tensor, Tensor, SharedHead, bool]:
-    """Features and labels of a run over the loader, as many as fit, and the classifier."""
-    ignored = options.settings.ignore_label
-    parts: list[tuple[Tensor, Tensor]] = []
-    head: SharedHead | None = None
-    size, cut = 0, False
-    with run.looking(measurement.remove):
-        for found, again in run.batches(measurement.start):
-            rows, codes = measurement.rows(found, again)
-            head = head or measurement.head(rows.shape[1])
-            kept = slice(None) if ignored is None else codes != ignored
-            # A copy, because what a hook caught may be written to by what follows.
-            parts.append((rows.detach().to("cpu", copy=True)[kept], codes.to("cpu")[kept]))
-            size += parts[-1][0].nbytes
-            if size > MEMORY:
-                cut = True
-                break
-    if head is None:
-        raise ValueError("loader holds no batches")
-    features, codes = torch.cat([rows for rows, _ in parts]), torch.cat([codes for _, codes in parts])
-    return features, codes, head, cut
+    features, targets = torch.cat([rows for rows, _ in parts]), torch.cat([codes for _, codes in parts])
+    return report, describe_network(report, features, targets, measurement.weight, layers=reports)
 
 
 def _by_layer(

@@ -28,7 +28,7 @@ def sections(folders: Iterable[str | Path]) -> list[Section]:
             raise ValueError(f"{folder}: no such folder")
         places = _places(folder)
         if not places:
-            raise ValueError(f"{folder}: holds no results (no {', '.join(READERS)} in it or just below)")
+            raise ValueError(f"{folder}: holds no results (no {', '.join(READERS)} in it or below)")
         for place, read in places:
             if place.resolve() not in seen:
                 seen.add(place.resolve())
@@ -37,18 +37,24 @@ def sections(folders: Iterable[str | Path]) -> list[Section]:
 
 
 def _places(folder: Path) -> list[tuple[Path, Callable[[Path, str], Section]]]:
-    """The folder itself; else the studies of a results folder; else the results just below."""
+    """The folder itself; else the results just below it and all studies, which lie deeper: studies, runs, solves."""
+    own = _result_in(folder)
+    if own:
+        return own
+    found: list[tuple[Path, Callable[[Path, str], Section]]] = []
+    for child in sorted(folder.glob("*/")):
+        deeper = sorted({*child.glob("*/study.json"), *child.glob("*/*/study.json")})
+        found += _result_in(child) or [(path.parent, study_section) for path in deeper]
+    order = list(READERS.values())
+    return sorted(found, key=lambda place: order.index(place[1]))
+
+
+def _result_in(folder: Path) -> list[tuple[Path, Callable[[Path, str], Section]]]:
+    """The result that a folder is; of many trials that were solved together, each."""
     trials = sorted(path.parent for path in folder.glob("trial-*/trace.json"))
     if trials:  # beside their plan.json, which is not that of a training run
         return [(place, solve_section) for place in trials]
-    for name, read in READERS.items():
-        if (folder / name).is_file():
-            return [(folder, read)]
-    studies = sorted({*folder.glob("*/study.json"), *folder.glob("*/*/study.json")})
-    if studies:
-        return [(path.parent, study_section) for path in studies]
-    below = [(path, name) for name in READERS for path in sorted(folder.glob(f"*/{name}"))]
-    return [(path.parent, READERS[name]) for path, name in below]
+    return [(folder, read) for name, read in READERS.items() if any(folder.glob(name))][:1]
 
 
 def _anchor(place: Path, number: int) -> str:
