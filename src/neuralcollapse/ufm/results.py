@@ -42,7 +42,7 @@ HistoryColumn = list[float | None]
 POINTS_FILE = "points.safetensors"
 FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
 CHECKED = ("point.safetensors", "history.jsonl")
-"""Those with a checksum: times differ whenever a solve is repeated, and ``trace.json`` must not."""
+"""Those with a checksum, as points have: times differ whenever a solve is repeated, and ``trace.json`` must not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +246,7 @@ class Trace:
     def save(self, folder: str | Path) -> None:
         """Write the trace into ``folder``: point.safetensors, history.jsonl, seconds.json and, last, trace.json.
 
+        Points that were recorded are in points.safetensors; of an earlier trace in ``folder`` nothing is left.
         Times have a file of their own: the others are the same, byte by byte, whenever the solve is repeated.
         ``trace.json`` has checksums of them and of itself, so that a damaged trace is not taken for a whole one.
         """
@@ -255,11 +256,15 @@ class Trace:
             stacked = {name: [getattr(point, name) for point in self.points] for name in ("W", "H", "b")}
             arrays = {name: torch.stack(blocks) for name, blocks in stacked.items() if blocks and blocks[0] is not None}
             write_tensors(target / POINTS_FILE, arrays)
+        else:
+            (target / POINTS_FILE).unlink(missing_ok=True)
         rows = [{name: entry for name, entry in row.items() if name != "seconds"} for row in self.rows()]
         write_text(target / "history.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
         write_json(target / "seconds.json", {"total": self.seconds, "history": list(self.history["seconds"])})
         facts = {name: value for name, value in self.to_dict().items() if name != "seconds"}
-        write_json(target / "trace.json", sealed({**facts, "files": digests(target, CHECKED)}))
+        has_points = self.points is not None
+        stated = {"points": has_points, "files": digests(target, (*CHECKED, POINTS_FILE) if has_points else CHECKED)}
+        write_json(target / "trace.json", sealed({**facts, **stated}))
 
     @staticmethod
     def saved_in(folder: str | Path) -> bool:
@@ -274,11 +279,13 @@ class Trace:
             missing = next(name for name in FILES if not (source / name).is_file())
             raise ValueError(f"{source}: not a saved trace ({missing} is missing)")
         point, _ = load_point(source / "point.safetensors")
-        points = _load_points(source / POINTS_FILE) if (source / POINTS_FILE).is_file() else None
         try:
             facts = unsealed(json.loads((source / "trace.json").read_text(encoding="utf-8")))
             if broken := damaged(source, facts.pop("files", {})):
                 raise ValueError(f"{broken} does not match its checksum")
+            # Old files do not say whether points belong to them.
+            has_points = facts.pop("points", (source / POINTS_FILE).is_file())
+            points = _load_points(source / POINTS_FILE) if has_points else None
             times = json.loads((source / "seconds.json").read_text(encoding="utf-8"))
             lines = (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
