@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 import torch
 from torch import Tensor
 
-from .._support.files import JSONObject, damaged, digests, sealed, unsealed, write_json, write_text
+from .._support.files import JSONObject, damaged, digests, json_number, sealed, unsealed, write_json, write_text
 from .._support.tensors import read_tensors, write_tensors
 from .._support.theme import BLUE, plain_axes, plain_decimals
 from .point import Point, load_point, save_point
@@ -31,14 +31,16 @@ STRICT_SADDLE: Final = "strict saddle"
 NOT_CRITICAL: Final = "not a critical point"
 UNDECIDED: Final = "undecided"
 
-Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle"]
+Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle", "diverged"]
 """How a solve ended."""
 
 HistoryRow = dict[str, float | None]
-"""A recorded iteration: its number, the seconds since the start, and the columns asked for; None for no value."""
+"""A recorded iteration: its number, the seconds since the start, and the columns asked for; None for no finite value."""
 HistoryColumn = list[float | None]
 """A column of a history, one entry a recorded iteration."""
 
+MAY_DIVERGE = ("value", "gradient_norm")
+"""Numbers of a trace that may not be finite: null in a file, NaN when it is read."""
 POINTS_FILE = "points.safetensors"
 FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
 CHECKED = ("point.safetensors", "history.jsonl")
@@ -162,9 +164,8 @@ class Certificate:
     def to_dict(self) -> JSONObject:
         """The numbers and words, for JSON (non-finite numbers as null)."""
         names = ("value", "lower_bound", "gap", "gradient_norm", "spectral_ratio", "curvature")
-        numbers = {name: getattr(self, name) for name in names}
-        clean = {name: v if v is not None and math.isfinite(v) else None for name, v in numbers.items()}
-        return {**clean, "verdict": self.verdict, "reason": self.reason, "bound_source": self.bound_source}
+        numbers = {name: json_number(getattr(self, name)) for name in names}
+        return {**numbers, "verdict": self.verdict, "reason": self.reason, "bound_source": self.bound_source}
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +174,9 @@ class Trace:
 
     ``history`` maps a column's name to its entries, one a recorded iteration ("iteration" and "seconds"
     besides what was asked for); ``pandas.DataFrame(trace.history)`` is the table. ``outcome`` is one word:
-    "converged", "max_iter", "max_seconds", "stalled" (rounding allows no further decrease) or "saddle" (a
-    strict saddle that this method does not leave); ``message`` is the sentence. ``regime`` names the closed form that
+    "converged", "max_iter", "max_seconds", "stalled" (rounding allows no further decrease), "saddle" (a
+    strict saddle that this method does not leave) or "diverged" (``value`` or ``gradient_norm`` is no longer finite);
+    ``message`` is the sentence. ``regime`` names the closed form that
     was reached, if one was.
     """
 
@@ -234,9 +236,10 @@ class Trace:
         return figure
 
     def to_dict(self) -> JSONObject:
-        """All but the point and the history, as plain values."""
+        """All but the point and the history, as plain values (non-finite numbers as null)."""
         skipped = ("point", "history", "problem", "points")
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
+        facts |= {name: json_number(facts[name]) for name in MAY_DIVERGE}
         return {"problem": json.loads(self.problem.to_json()), **facts}
 
     def rows(self) -> list[HistoryRow]:
@@ -290,6 +293,7 @@ class Trace:
             lines = (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
             problem = Problem.from_json(json.dumps(facts.pop("problem")))
+            facts |= {name: math.nan for name in MAY_DIVERGE if facts[name] is None}
             history: dict[str, HistoryColumn] = {"iteration": [row["iteration"] for row in rows]}
             history["seconds"] = list(times["history"])
             for name in rows[0]:
