@@ -1,6 +1,7 @@
 """The solve command: what it prints, writes and refuses, and that a killed run goes on."""
 
 import json
+import math
 import os
 import random
 import signal
@@ -74,6 +75,35 @@ def test_not_converged_is_exit_code_one(most, capsys):
     assert code == 1
     assert json.loads(out)["outcome"] == "max_iter"
     assert json.loads(out)["iterations"] == most
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize("loss", ["mse", "ce"])
+def test_a_diverged_solve_is_printed_saved_and_reported(tmp_path, capsys, loss):
+    size = ["--classes", "4", "--per-class", "3", "--dim", "6", "--loss", loss]
+    model = [*size, "--weight-decay", "0.01", "--feature-decay", "0.01"]
+    diverging = ["solve", *model, "--method", "fixed-step:rate=1e6"]
+    code, out, _ = run([*diverging, "--out", str(tmp_path / "run"), "--json"], capsys)
+    answer = json.loads(out)
+    assert code == 1
+    assert answer["outcome"] == "diverged"
+    assert answer["gradient_norm"] is None
+    assert "no longer finite" in answer["message"]
+    trace = Trace.load(tmp_path / "run")
+    assert trace.outcome == "diverged"
+    assert math.isnan(trace.gradient_norm)
+    assert trace.history["nc1"][0] > 0
+    assert trace.history["nc1"][-1] is None
+
+    code, out, _ = run([*diverging, "--trials", "3", "--workers", "1", "--out", str(tmp_path / "runs")], capsys)
+    assert code == 1
+    assert "0 of 3 converged, 3 diverged" in out
+    summary = json.loads((tmp_path / "runs/summary.json").read_text())
+    assert all(None in (trial["value"], trial["gradient_norm"]) for trial in summary["trials"])
+    for folder in ("run", "runs"):
+        page = tmp_path / f"{folder}.html"
+        assert main(["report", str(tmp_path / folder), "--out", str(page)]) == 0
+        assert "diverged" in page.read_text()
 
 
 @pytest.mark.unchecked

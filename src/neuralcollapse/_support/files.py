@@ -6,6 +6,7 @@ not believed; a lock that the system takes back when its holder dies, however it
 
 import hashlib
 import json
+import math
 import os
 import re
 import shlex
@@ -30,6 +31,7 @@ __all__ = [
     "damaged",
     "digest",
     "digests",
+    "json_number",
     "json_text",
     "locked",
     "sealed",
@@ -128,6 +130,11 @@ def write_json(path: str | os.PathLike[str], value: object) -> None:
 def json_text(value: object) -> str:
     """What :func:`write_json` writes."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def json_number(value: float | None) -> float | None:
+    """``value`` as JSON can hold it: ``None`` for NaN and infinity."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 SEAL = "checksum"

@@ -145,7 +145,7 @@ def _solve_many_starts(
     workers: int | None,
     as_json: bool,
 ) -> int:
-    from .._support.files import write_json
+    from .._support.files import json_number, write_json
     from ..ufm import solve_many
     from ._output.progress import CountBar
     from ._output.terminal import say_next, terminal
@@ -157,7 +157,7 @@ def _solve_many_starts(
             nonlocal done
             done += 1
             text = f"seed {trace.seed}: {trace.outcome}, "
-            show(done, text + _value_and_gap(trace.value, _last_gap(trace)))
+            show(done, text + _value_and_gap(json_number(trace.value), _last_gap(trace)))
 
         traces = solve_many(
             model,
@@ -172,16 +172,15 @@ def _solve_many_starts(
             **options,
         )
     keys = ("outcome", "converged", "regime", "value", "gradient_norm", "iterations")
+    facts = [trace.to_dict() for trace in traces]
+    values = [fact["value"] for fact in facts if fact["value"] is not None]
     summary = {
-        "problem": traces[0].to_dict()["problem"],
+        "problem": facts[0]["problem"],
         "method": traces[0].method,
         "converged": sum(trace.converged for trace in traces),
-        "lowest": min(trace.value for trace in traces),
-        "highest": max(trace.value for trace in traces),
-        "trials": [
-            {"seed": seed, **{key: getattr(trace, key) for key in keys}}
-            for seed, trace in zip(seeds, traces, strict=True)
-        ],
+        "lowest": min(values, default=None),
+        "highest": max(values, default=None),
+        "trials": [{"seed": seed, **{key: fact[key] for key in keys}} for seed, fact in zip(seeds, facts, strict=True)],
     }
     if out is not None:
         write_json(out / "summary.json", summary)
@@ -191,7 +190,9 @@ def _solve_many_starts(
         console = terminal()
         console.print(repr(model))
         console.print(_starts_table(traces, seeds))
-        console.print(f"{summary['converged']} of {len(traces)} converged")
+        diverged = sum(trace.outcome == "diverged" for trace in traces)
+        remark = f", {diverged} diverged" if diverged else ""
+        console.print(f"{summary['converged']} of {len(traces)} converged{remark}")
         if out is not None:
             console.print(f"wrote {out}", soft_wrap=True)
             say_next(f"neuralcollapse report {quote(str(out))} --out report.html")
@@ -231,5 +232,6 @@ def _last_gap(trace: "Trace") -> float | None:
     return gaps[-1] if gaps else None
 
 
-def _value_and_gap(value: float, gap: float | None) -> str:
-    return f"value {value:.8g}" + ("" if gap is None else f", gap {gap:.2e}")
+def _value_and_gap(value: float | None, gap: float | None) -> str:
+    value_text = "value not finite" if value is None else f"value {value:.8g}"
+    return value_text + ("" if gap is None else f", gap {gap:.2e}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 import torch
 from torch import Tensor
 
-from .._support.files import JSONObject, damaged, digests, sealed, unsealed, write_json, write_text
+from .._support.files import JSONObject, damaged, digests, json_number, sealed, unsealed, write_json, write_text
 from .._support.tensors import read_tensors, write_tensors
 from .._support.theme import BLUE, plain_axes, plain_decimals
 from .point import Point, load_point, save_point
@@ -31,18 +31,20 @@ STRICT_SADDLE: Final = "strict saddle"
 NOT_CRITICAL: Final = "not a critical point"
 UNDECIDED: Final = "undecided"
 
-Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle"]
+Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle", "diverged"]
 """How a solve ended."""
 
 HistoryRow = dict[str, float | None]
-"""A recorded iteration: its number, the seconds since the start, and the columns asked for; None for no value."""
+"""A recorded iteration: its number, the seconds since the start, and the columns asked for; None for no finite value."""
 HistoryColumn = list[float | None]
 """A column of a history, one entry a recorded iteration."""
 
+MAY_DIVERGE = ("value", "gradient_norm")
+"""Numbers of a trace that may not be finite: null in a file, NaN when it is read."""
 POINTS_FILE = "points.safetensors"
 FILES = ("point.safetensors", "history.jsonl", "seconds.json", "trace.json")
 CHECKED = ("point.safetensors", "history.jsonl")
-"""Those with a checksum: times differ whenever a solve is repeated, and ``trace.json`` must not."""
+"""Those with a checksum, as points have: times differ whenever a solve is repeated, and ``trace.json`` must not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,9 +164,8 @@ class Certificate:
     def to_dict(self) -> JSONObject:
         """The numbers and words, for JSON (non-finite numbers as null)."""
         names = ("value", "lower_bound", "gap", "gradient_norm", "spectral_ratio", "curvature")
-        numbers = {name: getattr(self, name) for name in names}
-        clean = {name: v if v is not None and math.isfinite(v) else None for name, v in numbers.items()}
-        return {**clean, "verdict": self.verdict, "reason": self.reason, "bound_source": self.bound_source}
+        numbers = {name: json_number(getattr(self, name)) for name in names}
+        return {**numbers, "verdict": self.verdict, "reason": self.reason, "bound_source": self.bound_source}
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +174,9 @@ class Trace:
 
     ``history`` maps a column's name to its entries, one a recorded iteration ("iteration" and "seconds"
     besides what was asked for); ``pandas.DataFrame(trace.history)`` is the table. ``outcome`` is one word:
-    "converged", "max_iter", "max_seconds", "stalled" (rounding allows no further decrease) or "saddle" (a
-    strict saddle that this method does not leave); ``message`` is the sentence. ``regime`` names the closed form that
+    "converged", "max_iter", "max_seconds", "stalled" (rounding allows no further decrease), "saddle" (a
+    strict saddle that this method does not leave) or "diverged" (``value`` or ``gradient_norm`` is no longer finite);
+    ``message`` is the sentence. ``regime`` names the closed form that
     was reached, if one was.
     """
 
@@ -234,9 +236,10 @@ class Trace:
         return figure
 
     def to_dict(self) -> JSONObject:
-        """All but the point and the history, as plain values."""
+        """All but the point and the history, as plain values (non-finite numbers as null)."""
         skipped = ("point", "history", "problem", "points")
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
+        facts |= {name: json_number(facts[name]) for name in MAY_DIVERGE}
         return {"problem": json.loads(self.problem.to_json()), **facts}
 
     def rows(self) -> list[HistoryRow]:
@@ -246,6 +249,7 @@ class Trace:
     def save(self, folder: str | Path) -> None:
         """Write the trace into ``folder``: point.safetensors, history.jsonl, seconds.json and, last, trace.json.
 
+        Points that were recorded are in points.safetensors; of an earlier trace in ``folder`` nothing is left.
         Times have a file of their own: the others are the same, byte by byte, whenever the solve is repeated.
         ``trace.json`` has checksums of them and of itself, so that a damaged trace is not taken for a whole one.
         """
@@ -255,11 +259,15 @@ class Trace:
             stacked = {name: [getattr(point, name) for point in self.points] for name in ("W", "H", "b")}
             arrays = {name: torch.stack(blocks) for name, blocks in stacked.items() if blocks and blocks[0] is not None}
             write_tensors(target / POINTS_FILE, arrays)
+        else:
+            (target / POINTS_FILE).unlink(missing_ok=True)
         rows = [{name: entry for name, entry in row.items() if name != "seconds"} for row in self.rows()]
         write_text(target / "history.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
         write_json(target / "seconds.json", {"total": self.seconds, "history": list(self.history["seconds"])})
         facts = {name: value for name, value in self.to_dict().items() if name != "seconds"}
-        write_json(target / "trace.json", sealed({**facts, "files": digests(target, CHECKED)}))
+        has_points = self.points is not None
+        stated = {"points": has_points, "files": digests(target, (*CHECKED, POINTS_FILE) if has_points else CHECKED)}
+        write_json(target / "trace.json", sealed({**facts, **stated}))
 
     @staticmethod
     def saved_in(folder: str | Path) -> bool:
@@ -274,15 +282,18 @@ class Trace:
             missing = next(name for name in FILES if not (source / name).is_file())
             raise ValueError(f"{source}: not a saved trace ({missing} is missing)")
         point, _ = load_point(source / "point.safetensors")
-        points = _load_points(source / POINTS_FILE) if (source / POINTS_FILE).is_file() else None
         try:
             facts = unsealed(json.loads((source / "trace.json").read_text(encoding="utf-8")))
             if broken := damaged(source, facts.pop("files", {})):
                 raise ValueError(f"{broken} does not match its checksum")
+            # Old files do not say whether points belong to them.
+            has_points = facts.pop("points", (source / POINTS_FILE).is_file())
+            points = _load_points(source / POINTS_FILE) if has_points else None
             times = json.loads((source / "seconds.json").read_text(encoding="utf-8"))
             lines = (source / "history.jsonl").read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
             problem = Problem.from_json(json.dumps(facts.pop("problem")))
+            facts |= {name: math.nan for name in MAY_DIVERGE if facts[name] is None}
             history: dict[str, HistoryColumn] = {"iteration": [row["iteration"] for row in rows]}
             history["seconds"] = list(times["history"])
             for name in rows[0]:

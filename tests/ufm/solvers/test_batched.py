@@ -163,6 +163,17 @@ def test_ends_at_the_last_iteration_and_where_rounding_stops_it():
         assert trace.value == pytest.approx(problem.optimum().value, abs=1e-12)
 
 
+def test_a_trial_that_diverges_ends_as_a_single_solve_does():
+    """The values of such points overflow."""
+    problem, record = PROBLEMS[0], ("value", "gradient_norm", "gap", "nc1", "nc2", "accuracy")
+    far = problem.random_point(0) * 1e200
+    (trace,) = solve_many(problem, [0], "lbfgs", start=far, batched=True, record=record)
+    single = solve(problem, "lbfgs", far, record=record)
+    assert trace.outcome == single.outcome == "diverged"
+    for name in record:
+        assert list(trace.history[name]) == list(single.history[name]) == [None], name
+
+
 def test_a_strict_saddle_is_left_to_a_single_solve():
     problem = RegularizedUFM("ce", 3, 2, 4, 1e-2, 1e-2)
     saddle = problem.random_point(0).map(torch.zeros_like)

@@ -300,8 +300,9 @@ def test_trials_are_kept_and_completed(tmp_path):
     solve_many(PROBLEM, range(2), workers=1, out=tmp_path, record=("value",))
     with pytest.raises(ValueError, match="already holds trials"):
         solve_many(PROBLEM, range(2), workers=1, out=tmp_path, record=("value",))
-    with pytest.raises(ValueError, match="another problem, method or options"):
+    with pytest.raises(ValueError, match="another problem, method, start or options"):
         solve_many(PROBLEM, range(2), "cg", workers=1, out=tmp_path, resume=True, record=("value",))
+    assert "start" not in json.loads((tmp_path / "plan.json").read_text())
     before = (tmp_path / "trial-0001" / "trace.json").stat().st_mtime_ns
     (tmp_path / "trial-0000" / "trace.json").unlink()
     traces = solve_many(
@@ -309,6 +310,20 @@ def test_trials_are_kept_and_completed(tmp_path):
     )
     assert (tmp_path / "trial-0001" / "trace.json").stat().st_mtime_ns == before
     assert sorted(trace.seed for trace in seen) == [trace.seed for trace in traces] == [0, 1, 2]
+
+
+def test_trials_of_another_start_are_not_taken_for_these(tmp_path):
+    first, second = PROBLEM.random_point(1), PROBLEM.random_point(2)
+
+    def trials(start):
+        kept = {"workers": 1, "out": tmp_path, "resume": True}
+        return solve_many(PROBLEM, range(2), start=start, perturbation=0.1, max_iter=1, **kept)
+
+    again = (trials(first), trials(first))
+    assert [trace.value for trace in again[0]] == [trace.value for trace in again[1]]
+    for other in (second, None):
+        with pytest.raises(ValueError, match="another problem, method, start or options"):
+            trials(other)
 
 
 @pytest.mark.unchecked

@@ -1,5 +1,6 @@
 """Points along the way, and the methods that theorems speak of, against plain loops written here."""
 
+import json
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
+from neuralcollapse._support.files import sealed, unsealed, write_json
 from neuralcollapse.ufm import NormalizedUFM, RegularizedUFM, Trace, solve
 
 PROBLEM = RegularizedUFM("ce", 3, 2, 4, 0.02, 0.05, 0.01)
@@ -102,6 +104,27 @@ def test_recorded_points_are_kept_with_the_trace_and_in_its_files(tmp_path):
     trace.save(tmp_path / "run")
     loaded = Trace.load(tmp_path / "run")
     assert all(same(a, b, 0.0) for a, b in zip(loaded.points, trace.points, strict=True))
+
+    facts = unsealed(json.loads((tmp_path / "run" / "trace.json").read_text()))
+    assert facts.pop("points") is True
+    facts["files"].pop("points.safetensors")
+    write_json(tmp_path / "run" / "trace.json", sealed(facts))  # as old files are
+    assert len(Trace.load(tmp_path / "run").points) == len(trace.points)
+
+
+def test_recorded_points_go_with_the_trace_that_they_belong_to(tmp_path):
+    trace = solve(PROBLEM, "lbfgs", record="points", every=3)
+    trace.save(tmp_path)
+    content = (tmp_path / "points.safetensors").read_bytes()
+    solve(PROBLEM, "lbfgs", max_iter=2).save(tmp_path)
+    assert not (tmp_path / "points.safetensors").exists()
+    (tmp_path / "points.safetensors").write_bytes(content)
+    assert Trace.load(tmp_path).points is None
+    trace.save(tmp_path)
+    solve(PROBLEM, "lbfgs", record="points", max_iter=2).save(tmp_path / "other")
+    (tmp_path / "other" / "points.safetensors").replace(tmp_path / "points.safetensors")
+    with pytest.raises(ValueError, match=r"points\.safetensors does not match its checksum"):
+        Trace.load(tmp_path)
 
 
 def test_a_trace_is_drawn_and_tabled_and_short():

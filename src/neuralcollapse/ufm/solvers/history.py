@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 
 from ..._support.checks import describe
+from ..._support.files import json_number
 from ..._support.registry import unknown_name
 from ..objectives.base import Objective, State
 from ..point import Point
@@ -53,8 +54,12 @@ class Snapshot:
 
     def certified_gap(self) -> float | None:
         """The value less a rigorous lower bound on the minimum."""
-        gap = self.objective.problem.certify(self.point).gap
-        return gap if math.isfinite(gap) else None
+        return self.objective.problem.certify(self.point).gap
+
+    def entry(self, name: str) -> float | None:
+        """What the column ``name`` holds here; None for no finite value, and for all that a diverged point has not."""
+        diverged = not math.isfinite(self.state.value + self.state.gradient_norm)
+        return None if diverged and name not in OF_STATE else json_number(COLUMNS[name].measure(self))
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ COLUMNS: dict[str, PricedColumn] = {
     "certified_gap": PricedColumn(Snapshot.certified_gap, products=12, calls=300, decompositions=2),
     "accuracy": PricedColumn(Snapshot.accuracy, products=0.1, calls=4),
 }
+OF_STATE = frozenset({"value", "gradient_norm", "gap"})
+"""Columns that a state gives without its point."""
 PRICES = {"nc1": {"products": 1.5, "calls": 30, "decompositions": 1}, "nc2": {"calls": 10}, "nc3": {"calls": 20}}
 PROJECTED = {"products": 1.0, "calls": 60, "decompositions": 2}
 
@@ -142,7 +149,7 @@ class HistoryRecorder:
             return None
         shot = Snapshot(self._objective, state, self._minimum)
         row: HistoryRow = {"iteration": iteration, "seconds": self.seconds}
-        row.update({name: COLUMNS[name].measure(shot) for name in self._record})
+        row.update({name: shot.entry(name) for name in self._record})
         for name, entry in row.items():
             self.columns[name].append(entry)
         if self.points is not None:

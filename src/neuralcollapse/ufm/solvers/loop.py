@@ -227,7 +227,7 @@ class SolveLoop:
             self._show(objective, iteration, state)
             norm = state.gradient_norm
             if not math.isfinite(state.value + norm):
-                return "stalled", "the value or the gradient is no longer finite", state, iteration
+                return "diverged", "the value or the gradient is no longer finite", state, iteration
             if self._within_gap(objective, state, iteration):
                 return (
                     "converged",
@@ -316,6 +316,8 @@ def near(optimum: Optimum | None, value: float) -> bool:
 
 def reached(optimum: Optimum | None, value: float) -> tuple[str | None, str]:
     """The regime of the closed form if ``value`` is its, and a remark on where the value is."""
+    if not math.isfinite(value):
+        return None, f"the value is {value}"
     if optimum is None:
         return None, f"the value is {value:.10g}, and no closed form is known"
     above, size = value - optimum.value, abs(optimum.value)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Unpack
 
 from ..._support.checks import MOST_TRIALS, describe, integer
-from ..._support.files import json_text, locked, write_json
+from ..._support.files import JSONObject, digest, json_text, locked, write_json
 from ..._support.machine import torch_threads, worker_pool
 from ..normalized import NormalizedUFM
 from ..point import Point
@@ -82,7 +82,7 @@ def solve_many(
     done: dict[int, Trace] = {}
     with nullcontext() if folder is None else locked(folder):
         if folder is not None:
-            done = _earlier_trials(folder, problem, way, numbers, options, resume, tell)
+            done = _earlier_trials(folder, _trials_plan(problem, way, start, options), numbers, resume, tell)
         for trace in done.values():
             if on_trial is not None:
                 on_trial(trace)
@@ -196,20 +196,21 @@ def _checked_seeds(seeds: Iterable[int]) -> list[int]:
     return numbers
 
 
-def _earlier_trials(
-    folder: Path,
-    problem: Problem,
-    method: Method,
-    seeds: list[int],
-    options: SolveKeywords,
-    resume: bool,
-    message: Callable[[str], None],
-) -> dict[int, Trace]:
-    """The trials that ``folder`` holds already; ValueError where it holds those of another run."""
+def _trials_plan(problem: Problem, method: Method, start: Point | None, options: SolveKeywords) -> JSONObject:
+    """What decides the trials, besides their seeds."""
     asked = dict(sorted(options.items()))
     if "record" in options:
         asked["record"] = list(options["record"])
-    plan = {"problem": json.loads(problem.to_json()), "method": repr(method), "options": asked}
+    plan: JSONObject = {"problem": json.loads(problem.to_json()), "method": repr(method), "options": asked}
+    if start is not None:
+        plan["start"] = digest(start.flatten().numpy(force=True).tobytes())
+    return plan
+
+
+def _earlier_trials(
+    folder: Path, plan: JSONObject, seeds: list[int], resume: bool, message: Callable[[str], None]
+) -> dict[int, Trace]:
+    """The trials that ``folder`` holds already; ValueError where it holds those of another run."""
     path = folder / "plan.json"
     if path.is_file():
         if not resume:
@@ -219,7 +220,7 @@ def _earlier_trials(
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: not readable ({' '.join(str(error).split())})") from error
         if found != json.loads(json.dumps(plan)):
-            raise ValueError(f"{folder}: holds trials of another problem, method or options (see plan.json)")
+            raise ValueError(f"{folder}: holds trials of another problem, method, start or options (see plan.json)")
         if path.read_bytes() != json_text(plan).encode():
             write_json(path, plan)
     else:

@@ -1,9 +1,10 @@
 """A saved trace of ``neuralcollapse solve`` as a section."""
 
+import math
 import shlex
 from pathlib import Path
 
-from ..._support.files import JSONObject
+from ..._support.files import JSONObject, json_number
 from ..._support.theme import BLUE
 from ...studies.pictures import metric_name
 from ...ufm import Certificate, Problem, RegressionUFM, Trace
@@ -14,6 +15,8 @@ from ._parts import Badge, Details, Section, table_of
 __all__ = ["solve_section"]
 
 SKIPPED = ("iteration", "seconds")
+LARGEST = 1e100
+"""What is above it, as on the way of a solve that diverges, has no place in a picture."""
 NOTE = "Along the solve; the first iterate is at 1 on the logarithmic axis."
 
 
@@ -21,7 +24,7 @@ def solve_section(folder: Path, anchor: str) -> Section:
     """Curves, certificate and closed form of a solve; ValueError names a file that cannot be used."""
     trace = Trace.load(folder)
     problem = trace.problem
-    certificate = problem.certify(trace.point)
+    certificate = None if trace.outcome == "diverged" else problem.certify(trace.point)
     try:
         best: float | None = problem.optimum().value
     except (NotImplementedError, ValueError):  # none is known, or none is attained
@@ -30,7 +33,7 @@ def solve_section(folder: Path, anchor: str) -> Section:
     described = {"model": problem.kind, **problem.parameters()}
     facts = {
         "Solved": f"{trace.method} from seed {shown(trace.seed)}: {trace.message}",
-        "Certificate": f"{certificate.verdict}: {certificate.reason}",
+        "Certificate": "none: it diverged" if certificate is None else f"{certificate.verdict}: {certificate.reason}",
     }
     return Section(
         anchor=anchor,
@@ -39,7 +42,7 @@ def solve_section(folder: Path, anchor: str) -> Section:
         source=f"solve, {problem.kind} model",
         lead=f"Does {trace.method} reach the global minimum of the {problem.kind} model with {_sizes(problem)}?",
         badge=_badge(certificate),
-        merit=shown(certificate.gap),
+        merit=shown(None if certificate is None else certificate.gap),
         merit_is="proved gap to the global minimum",
         seconds=trace.seconds,
         facts=facts,
@@ -56,18 +59,20 @@ def _sizes(problem: Problem) -> str:
     return f"K = {shown(problem.num_classes)}, n = {shown(problem.per_class)}, d = {shown(problem.dim)}"
 
 
-def _badge(certificate: Certificate) -> Badge:
+def _badge(certificate: Certificate | None) -> Badge:
+    if certificate is None:
+        return Badge("diverged", "bad")
     tone = {"global minimum": "good", "strict saddle": "bad"}.get(certificate.verdict, "open")
     return Badge(certificate.verdict, tone)
 
 
-def _end_facts(trace: Trace, certificate: Certificate, best: float | None) -> JSONObject:
+def _end_facts(trace: Trace, certificate: Certificate | None, best: float | None) -> JSONObject:
     return {
-        "value": f"{trace.value:.10g}",
-        "lower_bound": f"{certificate.lower_bound:.10g}",
+        "value": f"{trace.value:.10g}" if math.isfinite(trace.value) else None,
+        "lower_bound": None if certificate is None else f"{certificate.lower_bound:.10g}",
         "closed_form": None if best is None else f"{best:.10g}",
-        "gap": certificate.gap,
-        "gradient_norm": trace.gradient_norm,
+        "gap": None if certificate is None else certificate.gap,
+        "gradient_norm": json_number(trace.gradient_norm),
         "iterations": trace.iterations,
         "outcome": trace.outcome,
     }
@@ -77,7 +82,7 @@ def _panels(trace: Trace, best: float | None) -> list[Panel]:
     steps = [float(step or 0) + 1 for step in trace.history["iteration"]]
     panels = []
     for name, values in trace.history.items():
-        numbers = [None if value is None else float(value) for value in values]
+        numbers = [None if value is None or abs(value) > LARGEST else float(value) for value in values]
         if name in SKIPPED or all(value is None for value in numbers):
             continue
         percent = name == "accuracy"

@@ -1,15 +1,17 @@
 """What histories of many trials hold, for all trials at once where that is quick."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ...._support.files import json_number
 from ...normalized import NormalizedUFM
 from ...regularized import RegularizedUFM
 from ...results import HistoryColumn
-from ..history import COLUMNS, Snapshot
+from ..history import OF_STATE, Snapshot
 from .model import Points
 
 __all__ = ["Columns"]
@@ -28,7 +30,7 @@ class Columns:
         self._weights = counts / counts.sum()
         self._averages = np.equal.outer(np.arange(len(counts)), problem.labels.numpy()) / counts[:, None]
         self._basis = np.linalg.qr(counts[:, None], mode="complete").Q[:, 1:]
-        self.need_points = bool(set(record) - {"value", "gradient_norm", "gap"})
+        self.need_points = bool(set(record) - OF_STATE)
 
     def at(self, points: Points | None, values: list[float], norms: list[float]) -> dict[str, HistoryColumn]:
         """One entry a point in each column; ``values`` and ``norms`` (of the gradient) are known.
@@ -36,18 +38,21 @@ class Columns:
         ``points`` may be None where the columns do not need them.
         """
         found: dict[str, HistoryColumn] = {}
+        finite = all(math.isfinite(value + norm) for value, norm in zip(values, norms, strict=True))
         for name in self._record:
             if name == "value":
-                found[name] = list(values)
+                found[name] = [json_number(value) for value in values]
             elif name == "gradient_norm":
-                found[name] = list(norms)
+                found[name] = [json_number(norm) for norm in norms]
             elif name == "gap":
-                found[name] = [None if self._minimum is None else value - self._minimum for value in values]
+                found[name] = [
+                    None if self._minimum is None else json_number(value - self._minimum) for value in values
+                ]
             elif points is None:
                 raise ValueError(f"the column {name!r} needs points")
-            elif name == "accuracy":
+            elif name == "accuracy" and finite:
                 found[name] = self._accuracies(points)
-            elif name == "nc1":
+            elif name == "nc1" and finite:
                 found[name] = self._nc1(points)
             else:
                 found[name] = [self._single(name, points, trial) for trial in range(len(values))]
@@ -55,7 +60,7 @@ class Columns:
 
     def _single(self, name: str, points: Points, trial: int) -> float | None:
         state = self._objective.state(self._objective.flatten(points[trial]))
-        return COLUMNS[name].measure(Snapshot(self._objective, state, self._minimum))
+        return Snapshot(self._objective, state, self._minimum).entry(name)
 
     def _accuracies(self, points: Points) -> HistoryColumn:
         logits = np.matmul(points.H.numpy(), points.W.mT.numpy())

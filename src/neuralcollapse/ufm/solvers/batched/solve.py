@@ -132,10 +132,11 @@ class TrialBatch:
             if iteration % self.every == 0:
                 self._record(front, iteration)
             converged = front.norms <= options.tol
-            ended = converged | front.stalled
+            ended = converged | front.stalled | front.diverged
             if ended.any():
+                self._end(front, front.stalled, "stalled", iteration)
                 self._end(front, converged, "converged", iteration)
-                self._end(front, ended & ~converged, "stalled", iteration)
+                self._end(front, front.diverged, "diverged", iteration)
                 survivors = Survivors(~ended)
                 front.keep(survivors)
                 steps.keep(survivors)
@@ -235,7 +236,9 @@ class ActiveTrials:
     state: BatchState
     norms: Numbers
     stalled: Numbers
-    """Whose value or gradient norm has not fallen for too long, or is no number."""
+    """Whose value or gradient norm has not fallen for too long."""
+    diverged: Numbers
+    """Whose value or gradient norm is not finite."""
 
     def __init__(self, trials: int):
         self.ids = np.arange(trials)
@@ -248,7 +251,8 @@ class ActiveTrials:
         progress = (state.values < self._lowest - rounding) | (norms < 0.99 * self._smallest)
         self._idle = np.where(progress, 0, self._idle + 1)
         self._lowest, self._smallest = np.minimum(self._lowest, state.values), np.minimum(self._smallest, norms)
-        self.stalled = (self._idle >= PATIENCE) | ~np.isfinite(state.values + norms)
+        self.stalled = self._idle >= PATIENCE
+        self.diverged = ~np.isfinite(state.values + norms)
 
     def keep(self, survivors: Survivors) -> None:
         """Only these trials go on."""
