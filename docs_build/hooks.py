@@ -76,17 +76,20 @@ def _members(path: str, *, root: bool) -> list[str]:
     """A module's own words and its public names.
 
     A name that a file of the module has as well (``measure`` in ``measure.py``) is asked for where it is written: by
-    the shorter path, the page's maker finds the file.
+    the shorter path, the page's maker finds the file. A class of declared fields is shown with those of its base.
     """
     module = importlib.import_module(path)
     names = [entry for entry in module.__all__ if not inspect.ismodule(getattr(module, entry))]
     hidden = [entry for entry in names if importlib.util.find_spec(f"{path}.{entry}") is not None]
     parts = [f"::: {path}", "    options:", f"      show_root_heading: {str(root).lower()}", "      heading_level: 2"]
-    shown = [entry for entry in names if entry not in hidden]
+    declared = [entry for entry in names if hasattr(getattr(module, entry), "model_fields")]
+    shown = [entry for entry in names if entry not in hidden + declared]
     parts += ["      members:", *(f"        - {entry}" for entry in shown)] if shown else ["      members: false"]
-    for entry in hidden:
+    for entry in hidden + declared:
         # An empty line, lest the entry before goes on.
-        parts += ["", f"::: {path}.{entry}.{entry}", "    options:", f"      heading_level: {3 if root else 2}"]
+        place = f"{path}.{entry}.{entry}" if entry in hidden else f"{path}.{entry}"
+        parts += ["", f"::: {place}", "    options:", f"      heading_level: {3 if root else 2}"]
+        parts += ["      inherited_members: true"] if entry in declared else []
     return [*parts, ""]
 
 

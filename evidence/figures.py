@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from neuralcollapse._support.model_fields import MODEL_FIELDS, ModelField, models_by_fields
+from neuralcollapse._support.fields.models import MODEL_FIELDS, ModelField, models_by_fields
 
 EVIDENCE = Path(__file__).resolve().parent
 

@@ -63,6 +63,8 @@ NOT_TOGETHER = {
     "study run geometric/bound --first-steps 1 --fresh": "--fresh is not for --first-steps",
     "study run geometric/bound --first-steps 1 --workers 2": "--workers is not for --first-steps",
     "study run geometric/bound --first-steps 1 --engine ray": "--engine is not for --first-steps",
+    "study run geometric/bound --first-steps 1 --resume": "--resume is not for --first-steps",
+    "study run geometric/bound --first-steps 1 --out kept": "--out is not for --first-steps",
     "study run all geometric/bond --profile smoke": "unknown study 'geometric/bond'",
 }
 

@@ -81,6 +81,7 @@ CONTRACT = [
     "data.load",
     "training.train",
     "training.Plan",
+    "training.Plan.random_labels",
     "training.Run",
     "studies.get",
     "studies.Study.run",

@@ -1,10 +1,12 @@
 """ARCHITECTURE.md names files and functions that exist, in walks that go down and are short."""
 
 import ast
+import itertools
 import re
 import tomllib
 from pathlib import Path
 
+import grimp
 import pytest
 
 HOME = Path(__file__).parents[2]
@@ -48,9 +50,34 @@ def test_there_are_five_walks():
         assert any(word in title for title in WALKS)
 
 
-def test_the_picture_has_every_layer():
-    drawn = set(re.findall(r'(\w+)\["', TEXT)) - {"support"}
-    assert drawn == {name for layer in LAYERS for name in layer} - {"_support"}
+def imports_between_layers():
+    """Which layers import which, as the rest of the package has it."""
+    graph = grimp.build_graph("neuralcollapse", cache_dir=None)
+    names = [name for layer in LAYERS for name in layer]
+    return {
+        (upper, lower)
+        for upper, lower in itertools.permutations(names, 2)
+        if graph.direct_import_exists(
+            importer=f"neuralcollapse.{upper}", imported=f"neuralcollapse.{lower}", as_packages=True
+        )
+    }
+
+
+def below(layer, arrows):
+    """All layers that arrows lead to."""
+    found = {lower for upper, lower in arrows if upper == layer}
+    return found.union(*(below(lower, arrows) for lower in found))
+
+
+def test_the_picture_has_every_layer_and_the_imports_that_are_there_and_no_others():
+    picture = re.search(r"```mermaid\n(.*?)```", TEXT, re.DOTALL)[1].replace("support", "_support").replace("__", "_")
+    assert set(re.findall(r'(\w+)\["', picture)) == {name for layer in LAYERS for name in layer}
+    arrows = set(re.findall(r"^ *(\w+)(?:\[.*?\])? --> (\w+)", picture, re.MULTILINE))
+    assert len(arrows) == picture.count("-->")
+    real = imports_between_layers()
+    assert arrows - real == set(), "drawn, but no import"
+    assert {(upper, lower) for upper, lower in real if lower not in below(upper, arrows)} == set(), "not drawn"
+    assert {arrow for arrow in arrows if arrow[1] in below(arrow[0], arrows - {arrow})} == set(), "drawn twice"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 import cyclopts
 import pytest
 
-from neuralcollapse._support.model_fields import MODEL_FIELDS, SIZES, ModelField, declare_model, fields_of
+from neuralcollapse._support.fields.models import MODEL_FIELDS, SIZES, ModelField, declare_model, fields_of
 from neuralcollapse.cli._problem_options import ProblemOptions, problem_options
 from neuralcollapse.ufm import NormalizedUFM, Problem, RegularizedUFM, problems
 from neuralcollapse.web.explorer._about import describe_page

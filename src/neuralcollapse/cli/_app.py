@@ -7,13 +7,17 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import cyclopts
 
 from .. import __version__
 from .._support.registry import load_entries
 
-__all__ = ["app", "main", "print_json"]
+__all__ = ["Flag", "app", "main", "print_json"]
+
+Flag = Annotated[bool, cyclopts.Parameter(negative="")]
+"""An option that is off unless it is given."""
 
 HELP = """Measure neural collapse, solve and certify the models that explain it, re-run the experiments that show it.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from .._support.model_fields import MODEL_FIELDS, ModelField, models_by_fields
+from .._support.fields.models import MODEL_FIELDS, ModelField, models_by_fields
 
 if TYPE_CHECKING:
     from ..ufm import Problem

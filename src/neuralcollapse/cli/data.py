@@ -1,18 +1,17 @@
 """``neuralcollapse data``: what is where, fetch, check."""
 
 from shlex import quote
-from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from ._app import app, print_json
+from ._app import Flag, app, print_json
 
 data = App(name="data", help="List, fetch and check data sets.")
 app.command(data)
 
 
 @data.command(name="list")
-def list_sets(*, root: str | None = None, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+def list_sets(*, root: str | None = None, json: Flag = False) -> None:
     """Say which data sets there are, and which of them are here.
 
     **Try:**
@@ -106,7 +105,7 @@ def get(name: str, /, *, root: str | None = None, mirror: str | None = None) -> 
 
 
 @data.command
-def check(name: str, /, *, root: str | None = None, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+def check(name: str, /, *, root: str | None = None, json: Flag = False) -> int:
     """Read a data set and compare it with the published checksums. Exit code 1 if it cannot be used.
 
     **Try:**

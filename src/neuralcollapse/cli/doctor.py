@@ -1,10 +1,6 @@
 """``neuralcollapse doctor``: what is installed, and whether it works here."""
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
-from ._app import app, print_json
+from ._app import Flag, app, print_json
 
 OPTIONAL = {
     "torchmetrics": "metric adapter",
@@ -16,7 +12,7 @@ OPTIONAL = {
 
 
 @app.command
-def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
+def doctor(*, json: Flag = False) -> int:
     """Say which versions are installed, what is wrong with them, and whether a small solve checks out.
 
     Exit code 1 when something that is needed does not work; a warning alone leaves it at 0.

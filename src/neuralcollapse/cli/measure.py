@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from ._app import app, print_json
+from ._app import Flag, app, print_json
 
 if TYPE_CHECKING:
     from ..metrics import CollapseReport
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @app.command
 def measure(
     *files: str,
-    json: Annotated[bool, Parameter(negative="")] = False,
-    all: Annotated[bool, Parameter(negative="")] = False,
-    layers: Annotated[bool, Parameter(negative="")] = False,
+    json: Flag = False,
+    all: Flag = False,
+    layers: Flag = False,
     out: Path | None = None,
     metrics: str = "core",
     intervals: float | None = None,
@@ -31,7 +31,7 @@ def measure(
     num_classes: Annotated[int | None, Parameter(name="--classes")] = None,
     passes: int | None = None,
     global_mean: Literal["samples", "classes"] = "samples",
-    present_only: Annotated[bool, Parameter(negative="")] = False,
+    present_only: Flag = False,
     min_samples: int = 1,
     ignore_label: int = -100,
     memory_limit: str = "1GiB",

@@ -2,9 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Literal
 
 from ._app import app
 
@@ -56,15 +54,11 @@ def _size_in_words(path: Path) -> str:
 
 @app.command
 def explore(
-    *networks: Annotated[
-        Path, Parameter(help='Run directories, files or folders of features to offer under "Your network".')
-    ],
-    port: Annotated[int, Parameter(help="Port on 127.0.0.1; 0 takes a free one.")] = 8400,
-    results: Annotated[Path | None, Parameter(help="Show the studies in this folder of results, too.")] = None,
-    browser: Annotated[bool, Parameter(help="Open the page in a browser, on a desktop.")] = True,
-    static: Annotated[
-        Path | None, Parameter(help="Only write the moving picture to this HTML file; no server.")
-    ] = None,
+    *networks: Path,
+    port: int = 8400,
+    results: Path | None = None,
+    browser: bool = True,
+    static: Path | None = None,
 ) -> int:
     """Play with the theory in a local web page: collapse, optima, solves, landscapes, results, your own network.
 
@@ -78,6 +72,20 @@ def explore(
     neuralcollapse explore --results results --port 0 --no-browser
     neuralcollapse explore --static collapse.html
     ```
+
+    Parameters
+    ----------
+    networks
+        Run directories, files or folders of features to offer under "Your network".
+    port
+        Port on 127.0.0.1; 0 takes a free one.
+    results
+        Show the studies in this folder of results, too.
+    browser
+        Open the page in a browser, on a desktop.
+    static
+        Only write the moving picture to this HTML file; no server.
+
     """
     from .._support.checks import integer
 
@@ -112,11 +120,9 @@ def explore(
 @app.command
 def demo(
     *,
-    out: Annotated[Path, Parameter(help="Folder of the results and of report.html.")] = Path("demo"),
-    profile: Annotated[
-        Literal["smoke", "desk"], Parameter(help="desk: the demo; smoke: seconds, to see that it works.")
-    ] = "desk",
-    workers: Annotated[int | None, Parameter(help="Processes (default: one a core).")] = None,
+    out: Path = Path("demo"),
+    profile: Literal["smoke", "desk"] = "desk",
+    workers: int | None = None,
 ) -> int:
     """Train a net under four losses until it collapses, beside the theory, and write a page about it.
 
@@ -130,6 +136,16 @@ def demo(
     neuralcollapse demo
     neuralcollapse demo --profile smoke --out try
     ```
+
+    Parameters
+    ----------
+    out
+        Folder of the results and of report.html.
+    profile
+        desk: the demo; smoke: seconds, to see that it works.
+    workers
+        Processes (default: one a core).
+
     """
     from ..studies import run_studies
     from ..studies.demo import Demo

@@ -2,11 +2,9 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from ._app import app, print_json
+from ._app import Flag, app, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +20,7 @@ def results(
     out: Path = Path("results"),
     export: Path | None = None,
     limit: int | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Flag = False,
 ) -> None:
     r"""Answer a query on the results of studies.
 

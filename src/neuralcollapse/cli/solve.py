@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ._app import app, print_json
+from ._app import Flag, app, print_json
 from ._problem_options import ProblemOptions
 
 if TYPE_CHECKING:
@@ -21,27 +21,21 @@ RECORD = ("value", "gap", "gradient_norm", "nc1", "nc2", "nc3", "accuracy")
 def solve(
     *,
     problem: ProblemOptions | None = None,
-    method: Annotated[str, Parameter(help="Method, perhaps with parameters: lbfgs:memory=5.")] = "lbfgs",
-    seed: Annotated[int, Parameter(help="Seed of the start; of the first one with --trials.")] = 0,
-    start: Annotated[Path | None, Parameter(help="Start at the point of this .safetensors file.")] = None,
-    perturbation: Annotated[float, Parameter(help="Move the start by a random step of this norm.")] = 0.0,
-    tol: Annotated[float, Parameter(help="Stop at this gradient norm.")] = 1e-8,
-    gap: Annotated[float | None, Parameter(help="Stop this near to a proved lower bound.")] = None,
-    max_iter: Annotated[int, Parameter(help="Stop after so many iterations.")] = 1000,
-    max_seconds: Annotated[float | None, Parameter(help="Stop after so many seconds.")] = None,
-    record: Annotated[
-        tuple[str, ...],
-        Parameter(help="What the history holds.", negative="", consume_multiple=True),
-    ] = RECORD,
-    every: Annotated[int | None, Parameter(help="Record every so many iterations (not given: sparingly).")] = None,
-    trials: Annotated[int | None, Parameter(help="Solve from so many seeds, on all cores.")] = None,
-    workers: Annotated[int | None, Parameter(help="Processes for --trials.")] = None,
-    out: Annotated[
-        Path | None,
-        Parameter(help="A .safetensors file for the point, or a folder for point and history (or all trials)."),
-    ] = None,
-    resume: Annotated[bool, Parameter(help="Keep the trials that --out already holds.", negative="")] = False,
-    json: Annotated[bool, Parameter(help="Print one JSON object.", negative="")] = False,
+    method: str = "lbfgs",
+    seed: int = 0,
+    start: Path | None = None,
+    perturbation: float = 0.0,
+    tol: float = 1e-8,
+    gap: float | None = None,
+    max_iter: int = 1000,
+    max_seconds: float | None = None,
+    record: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = RECORD,
+    every: int | None = None,
+    trials: int | None = None,
+    workers: int | None = None,
+    out: Path | None = None,
+    resume: Flag = False,
+    json: Flag = False,
 ) -> int:
     r"""Minimise an unconstrained feature model and say how it ended.
 
@@ -57,6 +51,40 @@ def solve(
     neuralcollapse solve --classes 10 --dim 32 --temperature 5 \
         --trials 20 --out runs --resume
     ```
+
+    Parameters
+    ----------
+    method
+        Method, perhaps with parameters: lbfgs:memory=5.
+    seed
+        Seed of the start; of the first one with --trials.
+    start
+        Start at the point of this .safetensors file.
+    perturbation
+        Move the start by a random step of this norm.
+    tol
+        Stop at this gradient norm.
+    gap
+        Stop this near to a proved lower bound.
+    max_iter
+        Stop after so many iterations.
+    max_seconds
+        Stop after so many seconds.
+    record
+        What the history holds.
+    every
+        Record every so many iterations (not given: sparingly).
+    trials
+        Solve from so many seeds, on all cores.
+    workers
+        Processes for --trials.
+    out
+        A .safetensors file for the point, or a folder for point and history (or all trials).
+    resume
+        Keep the trials that --out already holds.
+    json
+        Print one JSON object.
+
     """
     from .._support.checks import MOST_TRIALS, integer
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from ._app import app, print_json
+from ._app import Flag, app, print_json
 from ._output.terminal import say_next, terminal
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 study = App(name="study", help="The figures and tables of the papers: list, show and run.")
 app.command(study)
 
-Flag = Annotated[bool, Parameter(negative="")]
+RESULTS = Path("results")
 
 
 @study.command(name="list")
-def list_studies(*, out: Path = Path("results"), json: Flag = False) -> None:
+def list_studies(*, out: Path = RESULTS, json: Flag = False) -> None:
     """Say which studies there are, what they ask, what they cost and, where they have run, what came out.
 
     **Try:**
@@ -113,7 +113,7 @@ def show(name: str, /, *, profile: str = "desk", json: Flag = False) -> None:
 def run(
     *names: str,
     profile: str = "desk",
-    out: Path = Path("results"),
+    out: Path = RESULTS,
     part: str | None = None,
     setting: Annotated[list[str] | None, Parameter(name="--set")] = None,
     seeds: str | None = None,
@@ -178,7 +178,8 @@ def run(
     size = layer.check_profile(profile)
     chosen = _varied_studies(_chosen_studies(names, part, size), setting or [], seeds)
     if first_steps is not None:
-        other = {"--json": json, "--fresh": fresh, "--workers": workers is not None, "--engine": engine != "local"}
+        other = {"--json": json, "--fresh": fresh, "--resume": resume, "--out": out != RESULTS}
+        other |= {"--workers": workers is not None, "--engine": engine != "local"}
         refused = [option for option, given in other.items() if given]
         if refused:
             raise ValueError(f"{refused[0]} is not for --first-steps, which runs one cell at a time and keeps nothing")

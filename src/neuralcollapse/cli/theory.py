@@ -2,11 +2,9 @@
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from ._app import app, print_json
+from ._app import Flag, app, print_json
 from ._problem_options import ProblemOptions
 
 if TYPE_CHECKING:
@@ -18,8 +16,8 @@ if TYPE_CHECKING:
 def optimum(
     *,
     problem: ProblemOptions | None = None,
-    out: Annotated[Path | None, Parameter(help="Write a minimiser to this .safetensors file.")] = None,
-    json: Annotated[bool, Parameter(help="Print one JSON object.", negative="")] = False,
+    out: Path | None = None,
+    json: Flag = False,
 ) -> None:
     r"""Print the global minimum of an unconstrained feature model in closed form.
 
@@ -33,6 +31,14 @@ def optimum(
     neuralcollapse optimum --loss ls:alpha=0.1 --classes 10 --dim 32 \
         --temperature 5 --json
     ```
+
+    Parameters
+    ----------
+    out
+        Write a minimiser to this .safetensors file.
+    json
+        Print one JSON object.
+
     """
     from ..ufm import save_point
     from ._output.terminal import say_next, terminal
@@ -57,9 +63,9 @@ def certify(
     point: Path,
     *,
     problem: ProblemOptions | None = None,
-    tolerance: Annotated[float, Parameter(help="Relative gap within which a point counts as global.")] = 1e-8,
-    escape_out: Annotated[Path | None, Parameter(help="Write the escape direction to this .safetensors file.")] = None,
-    json: Annotated[bool, Parameter(help="Print one JSON object.", negative="")] = False,
+    tolerance: float = 1e-8,
+    escape_out: Path | None = None,
+    json: Flag = False,
 ) -> None:
     r"""Certify a point: a rigorous gap to the global minimum, and what kind of point it is.
 
@@ -77,6 +83,12 @@ def certify(
     ----------
     point
         A .safetensors file with float64 arrays W (K, d), H (N, d) with rows sorted by class, and b (K,) if any.
+    tolerance
+        Relative gap within which a point counts as global.
+    escape_out
+        Write the escape direction to this .safetensors file.
+    json
+        Print one JSON object.
 
     """
     from .._support.checks import real

@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from .._support.checks import describe, flag, integer, real
+from .._support.fields.plan import RandomLabels
 from ._cache import Tensors, as_tensors, cached
 from ._errors import DataError
 from ._sources import Source, sources
@@ -18,9 +19,6 @@ from .subsets import balanced_subset, hold_out
 from .subsets import random_labels as draw_labels
 
 __all__ = ["DataSet", "RandomLabels", "load", "root_folder"]
-
-RandomLabels = bool | Literal["independent"]
-"""Whether labels are random; ``True`` gives classes of equal size, ``"independent"`` draws each label by itself."""
 
 VARIABLE = "NEURALCOLLAPSE_DATA"
 

@@ -7,18 +7,16 @@ in a 3x3 layer that keeps its width. Under batch norm smaller weights make large
 
 import math
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Generator, Tensor, nn
 
 from .._support.checks import describe, integer
+from .._support.fields.plan import Init
 from .._support.machine import check_room
 
 __all__ = ["Init", "initialise", "kaiming_uniform_rows", "seeded"]
-
-Init = Literal["kaiming-fan-out", "torch"]
-"""The rule by which convolutions start."""
 
 
 def seeded(seed: object) -> Generator:

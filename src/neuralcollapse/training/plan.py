@@ -6,15 +6,16 @@ import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from .. import losses
-from .._support.checks import LARGEST_COUNT, LARGEST_WIDTH, describe, one_line
-from ..data import RandomLabels, imbalances, sources
+from .._support.checks import describe, one_line
+from .._support.fields.plan import PlanFields
+from ..data import imbalances, sources
 from ..metrics import METRICS
-from ..models import Init, heads, nets
+from ..models import heads, nets
 from .optimizers import optimizers
 from .schedules import create_schedule
 
@@ -22,78 +23,15 @@ __all__ = ["Plan"]
 
 FORMAT = 2
 """Counts up when equal plans would give other results than before."""
-MOST_EPOCHS = 10**7
 
 
-class Plan(BaseModel):
+class Plan(PlanFields):
     """All that decides a run. Defaults: the embedded digits, which collapse in about two minutes.
 
     >>> plan = Plan(data="digits", model="resnet8:width=8", loss="focal:gamma=3", epochs=20)
     >>> Plan.from_json(plan.to_json()) == plan
     True
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    data: str = "digits"
-    """A name of ``nc.data.load``."""
-    per_class: int | None = Field(None, ge=1, le=LARGEST_COUNT)
-    test_per_class: int | None = Field(None, ge=1, le=LARGEST_COUNT)
-    validation: float = Field(0.0, ge=0, lt=1)
-    """Fraction of the training set held out; its accuracy chooses the best checkpoint."""
-    imbalance: str | None = None
-    random_labels: RandomLabels = False
-    """``True``: a permutation of balanced labels; ``"independent"``: each label drawn by itself."""
-    augment: bool = False
-    """Random crop with padding 4 and horizontal flip."""
-    shuffle: bool = True
-    """Whether each epoch has an order of its own; otherwise all have that of the data set."""
-
-    model: str = "resnet8"
-    """A name of ``nc.models.create``, with its sizes: ``"resnet18:width=8"``."""
-    init: Init = "kaiming-fan-out"
-    """How convolutions start: ``kaiming-fan-out`` (geometric, mse) or ``torch``, its default (losses, normalized)."""
-    head: str = "linear"
-    loss: str = "cross-entropy"
-    """A loss on logits; or ``supervised-contrastive``, which trains the encoder alone. Then cross-entropy trains the
-    head on features that it does not change, so that accuracies and metrics with a classifier have one."""
-    loss_scale: float = Field(1.0, gt=0)
-    """The objective has this times the loss; 2/K makes the squared error a mean over classes, as ``nn.MSELoss``."""
-    views: Literal[1, 2] = 1
-    """Augmented views of each image in a batch, for a loss on features."""
-    projection: int | None = Field(None, ge=1, le=LARGEST_WIDTH)
-    """Outputs of a projection between the encoder and a loss on features."""
-
-    optimizer: str = "sgd"
-    learning_rate: float = Field(0.05, gt=0)
-    schedule: str = "milestones"
-    epochs: int = Field(200, ge=1, le=MOST_EPOCHS)
-    batch_size: int = Field(128, ge=2, le=LARGEST_COUNT)
-    clip_gradient: float | None = Field(None, gt=0)
-
-    decay_on: Literal["parameters", "features"] = "parameters"
-    """``parameters``: weight decay on all of them. ``features``: on (W, H, b), as in the theory."""
-    weight_decay: float = Field(5e-3, ge=0)
-    """On all parameters, or on W: adds weight_decay/2 |.|^2 to the objective."""
-    feature_decay: float = Field(0.0, ge=0)
-    """On H, the N features before any normalisation: adds feature_decay/2 |H|_F^2."""
-    feature_decay_over: Literal["set", "batch", "unit"] = "set"
-    """|H|^2 of the whole set, estimated from the batch; of the batch alone, as the normalized paper's code has it; or
-    of the batch's features scaled to norm one, as the geometric paper's code has it, which has no gradient."""
-    bias_decay: float = Field(0.0, ge=0)
-    """On b."""
-
-    precision: Literal["float32", "bfloat16"] = "float32"
-    channels_last: bool = True
-    device: str = "auto"
-    seed: int = Field(0, ge=0, le=2**63 - 1)
-
-    measure: Literal["log", "every"] | tuple[int, ...] = "log"
-    """Epochs after which loss, accuracy and neural collapse are measured: log-spaced, every one, or these."""
-    metrics: tuple[str, ...] | None = None
-    """Names of the metrics to measure; those of the core when not given."""
-    intervals: float | None = Field(None, gt=0, lt=1)
-    """The level of confidence intervals of the metrics, such as 0.95; a row then has them under ``intervals``."""
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -11,9 +11,9 @@ import torch
 from torch import Generator, Tensor
 
 from .._support.checks import integer
+from .._support.fields.models import LARGEST, MODEL_FIELDS
 from .._support.files import JSONObject
 from .._support.machine import check_room
-from .._support.model_fields import LARGEST, MODEL_FIELDS
 from .._support.registry import Registry
 from .._support.tensor_checks import finite_tensor
 from ..losses import Loss
@@ -189,7 +189,7 @@ class Problem(ABC):
     def parameters(self) -> JSONObject:
         """The keyword arguments that rebuild this model, as plain values (the loss by its string form).
 
-        They are the fields that the model's kind declares (:mod:`neuralcollapse._support.model_fields`).
+        They are the fields that the model's kind declares (:mod:`neuralcollapse._support.fields.models`).
         """
         given = {field: getattr(self, field.name) for field in MODEL_FIELDS[self.kind]}
         return {

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from neuralcollapse._support.model_fields import MODEL_FIELDS, MODEL_WORDS, ModelField, declare_model
+from neuralcollapse._support.fields.models import MODEL_FIELDS, MODEL_WORDS, ModelField, declare_model
 from neuralcollapse.ufm import NormalizedUFM, RegularizedUFM, problems
 from web_browser import Watched
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from ..._support.model_fields import fields_of
+from ..._support.fields.models import fields_of
 from ...losses import SupervisedContrastive
 from ..point import Point
 from ..problem import Counts, problems

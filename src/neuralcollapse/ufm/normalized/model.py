@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from ..._support.model_fields import fields_of
+from ..._support.fields.models import fields_of
 from ...losses import LossLike, logit_loss
 from ..logit_problem import LogitProblem
 from ..point import Point

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from ..._support.checks import describe
-from ..._support.model_fields import fields_of
+from ..._support.fields.models import fields_of
 from ..._support.tensor_checks import finite_tensor
 from ..point import Point
 from ..problem import Problem, problems

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ... import frames
 from ..._support.checks import integer, positive_scale
-from ..._support.model_fields import LARGEST
+from ..._support.fields.models import LARGEST
 from ..._support.numerics import root
 from ...losses import LogitLoss, LossLike, SquaredError, logit_loss
 from ..results import Optimum, one_feature_a_class

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from torch import Generator
 
-from ..._support.model_fields import fields_of
+from ..._support.fields.models import fields_of
 from ...losses import LossLike, logit_loss
 from ..logit_problem import LogitProblem
 from ..objectives.base import Objective

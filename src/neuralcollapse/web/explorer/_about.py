@@ -5,8 +5,8 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ... import __version__, losses
+from ..._support.fields.models import MODEL_WORDS, ModelField, models_by_fields
 from ..._support.files import JSONObject
-from ..._support.model_fields import MODEL_WORDS, ModelField, models_by_fields
 from ..._support.notation import typeset
 from ...losses import LogitLoss
 from ...ufm import Problem, methods, problems

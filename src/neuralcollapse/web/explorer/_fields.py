@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ... import losses
 from ..._support.checks import describe, integer, real
-from ..._support.model_fields import ModelField, models_by_fields
+from ..._support.fields.models import ModelField, models_by_fields
 from ..._support.registry import unknown_name
 from ...ufm import Problem, problems
 

@@ -2,7 +2,7 @@
 
 import shlex
 
-from ..._support.model_fields import MODEL_FIELDS
+from ..._support.fields.models import MODEL_FIELDS
 from ...losses import CrossEntropy, SquaredError
 from ...ufm import NormalizedUFM, Optimum, Problem, RegularizedUFM
 

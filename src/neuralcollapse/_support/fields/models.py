@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .checks import describe, integer, positive_scale
+from ..checks import describe, integer, positive_scale
 
 __all__ = ["MODEL_FIELDS", "MODEL_WORDS", "ModelField", "declare_model", "fields_of", "models_by_fields"]
 
