@@ -86,3 +86,10 @@ def test_the_old_name_of_what_a_study_leaves_warns():
         assert nc.studies.Outcome is nc.studies.StudyOutcome
     with pytest.raises(AttributeError, match="no attribute 'Income'"):
         nc.studies.Income  # noqa: B018
+
+
+def test_the_old_name_of_the_losses_warns():
+    with pytest.warns(DeprecationWarning, match=r"nc\.losses\.registry is called nc\.losses\.losses now"):
+        assert nc.losses.registry is nc.losses.losses
+    with pytest.raises(AttributeError, match="no attribute 'registries'"):
+        nc.losses.registries  # noqa: B018
