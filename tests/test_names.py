@@ -1,4 +1,4 @@
-"""One name, one thing: no two classes or types share one, rooms are small, and old names say what they are now."""
+"""One name, one thing: no two classes, types or functions share one, rooms are small, old names say the new ones."""
 
 import ast
 from collections import defaultdict
@@ -9,33 +9,62 @@ import pytest
 import neuralcollapse as nc
 
 SOURCE = Path(nc.__file__).parent
-STUDIES = "studies"
 ASIDE = {"__init__.py", "conftest.py"}
 
 
-def kinds():
-    """The public classes and types of each file; studies are called by their question, which two may ask."""
+def bodies():
+    """The statements of each file of the package."""
     for file in sorted(SOURCE.rglob("*.py")):
-        place = file.relative_to(SOURCE)
-        if place.parts[0] == STUDIES:
-            continue
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        yield file.relative_to(SOURCE).as_posix(), ast.parse(file.read_text(encoding="utf-8")).body
+
+
+def kinds():
+    """The public classes and types of each file."""
+    for place, body in bodies():
+        for node in body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                yield node.name, place.as_posix()
+                yield node.name, place
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 name = node.targets[0].id
                 variable = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in ("TypeVar", "ParamSpec")
                 if name[0].isupper() and not name.isupper() and not variable:
-                    yield name, place.as_posix()
+                    yield name, place
+
+
+def functions():
+    """The public functions of each file; commands are called as what they do is."""
+    for place, body in bodies():
+        for node in body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and not place.startswith("cli/"):
+                yield node.name, place
+
+
+def shared(named):
+    """The names that more than one file has, with those files."""
+    places = defaultdict(list)
+    for name, place in named:
+        places[name].append(place)
+    assert len(places) > 200
+    return {name: files for name, files in places.items() if len(files) > 1}
 
 
 def test_no_two_classes_or_types_share_a_name():
-    places = defaultdict(list)
-    for name, place in kinds():
-        places[name].append(place)
-    assert len(places) > 200
-    assert {"LogitLoss", "Batches"} <= set(places)
-    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+    assert {"LogitLoss", "Batches", "StudyOutcome", "Plan"} <= {name for name, _ in kinds()}
+    assert shared(kinds()) == {}
+
+
+SAME = {
+    "get": "a loss, a study, a data set: by the layer's name",
+    "nc5_ood": "of features, and of the geometry of a report",
+    "backtrack": "one solve, or many as a batch",
+    "search": "one solve, or many as a batch",
+}
+"""The functions that share a name because they do the same to different things."""
+
+
+def test_no_two_functions_share_a_name_unless_they_do_the_same():
+    assert {"measure", "solve", "wide_resnet18"} <= {name for name, _ in functions()}
+    assert set(shared(functions())) == set(SAME)
 
 
 def test_no_folder_has_more_than_a_dozen_files():
@@ -50,3 +79,17 @@ def test_the_old_name_of_the_last_layer_warns():
         assert nc.metrics.Classifier is nc.metrics.LastLayer
     with pytest.raises(AttributeError, match="no attribute 'Klassifier'"):
         nc.metrics.Klassifier  # noqa: B018
+
+
+def test_the_old_name_of_what_a_study_leaves_warns():
+    with pytest.warns(DeprecationWarning, match=r"nc\.studies\.Outcome is called nc\.studies\.StudyOutcome now"):
+        assert nc.studies.Outcome is nc.studies.StudyOutcome
+    with pytest.raises(AttributeError, match="no attribute 'Income'"):
+        nc.studies.Income  # noqa: B018
+
+
+def test_the_old_name_of_the_losses_warns():
+    with pytest.warns(DeprecationWarning, match=r"nc\.losses\.registry is called nc\.losses\.losses now"):
+        assert nc.losses.registry is nc.losses.losses
+    with pytest.raises(AttributeError, match="no attribute 'registries'"):
+        nc.losses.registries  # noqa: B018

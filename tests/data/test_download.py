@@ -14,7 +14,7 @@ import pytest
 
 from neuralcollapse.data import DataError, get, load, sources
 from neuralcollapse.data import _download as module
-from neuralcollapse.data._archive import unpack
+from neuralcollapse.data._archive import extract_members
 from neuralcollapse.data._sources import Download, OfficialFile
 
 
@@ -214,7 +214,7 @@ def test_archives_cannot_write_elsewhere(tmp_path):
     device.type = tarfile.CHRTYPE
     packed = tmp_path / "a.tar.gz"
     packed.write_bytes(archive({"../escape": b"x", "/absolute": b"x", "data/wanted": b"good"}, [link, device]))
-    unpack(packed, {"data/wanted": (tmp_path / "out/wanted", md5(b"good"))}, 10**6)
+    extract_members(packed, {"data/wanted": (tmp_path / "out/wanted", md5(b"good"))}, 10**6)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["wanted"]
     assert not (tmp_path.parent / "escape").exists()
     assert not (tmp_path / "out/wanted").is_symlink()
@@ -241,6 +241,6 @@ def test_bad_archives_are_one_line_and_leave_nothing(tmp_path, content, message)
     packed = tmp_path / "a.tar.gz"
     packed.write_bytes(content)
     with pytest.raises(DataError, match=message or ".") as caught:
-        unpack(packed, {"data/wanted": (tmp_path / "out/wanted", md5(b"good"))}, 1_000_000)
+        extract_members(packed, {"data/wanted": (tmp_path / "out/wanted", md5(b"good"))}, 1_000_000)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())

@@ -10,7 +10,7 @@ import json
 import sys
 
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, RegularizedUFM, methods, solve
-from neuralcollapse.ufm.solvers import methods_registry
+from neuralcollapse.ufm.solvers import solver_methods
 
 PROBLEMS = {
     "regularised cross-entropy": RegularizedUFM("ce", 3, 2, 4, 0.02, 0.05, 0.01),
@@ -41,7 +41,7 @@ CASES = [
     (label, name)
     for label, problem in PROBLEMS.items()
     for name in methods(problem)
-    if methods_registry[name].reliable and (name not in ("adam", "armijo") or label in FEWER_FOR_SLOW)
+    if solver_methods[name].reliable and (name not in ("adam", "armijo") or label in FEWER_FOR_SLOW)
 ]
 
 

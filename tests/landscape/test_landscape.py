@@ -10,7 +10,7 @@ from neuralcollapse.frames import simplex_etf
 from neuralcollapse.ufm import RegularizedUFM
 from reference import best_value, first_derivative
 
-SPECS = [name for name, kind in losses.registry.items() if kind.takes == "logits"] + ["mse:alpha=5,target=3"]
+SPECS = [name for name, kind in losses.losses.items() if kind.takes == "logits"] + ["mse:alpha=5,target=3"]
 
 
 @pytest.mark.parametrize("classes", [3, 4, 10])

@@ -11,7 +11,7 @@ from neuralcollapse import losses
 from neuralcollapse.losses import LogitLoss
 from reference import first_derivative
 
-SPECS = [*losses.registry, "focal:gamma=0", "focal:gamma=0.5", "focal:gamma=5", "ls:alpha=0.5",
+SPECS = [*losses.losses, "focal:gamma=0", "focal:gamma=0.5", "focal:gamma=5", "ls:alpha=0.5",
          "mse:alpha=5,target=3", "mse:alpha=0.3,target=2", "sc:temperature=2"]  # fmt: skip
 ALL = [losses.get(spec) for spec in SPECS]
 ON_LOGITS = [loss for loss in ALL if isinstance(loss, LogitLoss)]

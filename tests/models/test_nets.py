@@ -183,7 +183,7 @@ def test_mlp_is_depth_times_linear_batchnorm_relu():
         (lambda: nc.models.wide_resnet50(width=0.0), "width must be greater than 0"),
         (lambda: nc.models.mlp(depth=0), "depth must be at least 1"),
         (lambda: nc.models.mlp(width=4)(torch.zeros(2, 1, 8, 8)), "set in_channels and image_size"),
-        (lambda: create("resnet19", (3, 32, 32), 10), "unknown model 'resnet19'; did you mean 'resnet1"),
+        (lambda: create("resnet19", (3, 32, 32), 10), "unknown net 'resnet19'; did you mean 'resnet1"),
         (lambda: create("resnet18:head=etf", (3, 32, 32), 10), "is an argument of its own"),
         (lambda: create("resnet18:witdh=3", (3, 32, 32), 10), "has no parameter 'witdh'"),
     ],

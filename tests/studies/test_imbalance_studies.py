@@ -7,7 +7,7 @@ import torch
 
 from made_up import results, verdicts
 from neuralcollapse.studies import get
-from neuralcollapse.studies.codes.temperature import simplices_value
+from neuralcollapse.studies.codes.temperature import value_of_sizes
 from neuralcollapse.studies.imbalance._gaps import gap, law, row_distance
 from neuralcollapse.studies.imbalance.reweighting import loss_of, weights_of
 from neuralcollapse.studies.imbalance.seli_rate import distance
@@ -66,7 +66,7 @@ def test_simplices_by_their_own_logits():
 
     rows = orthogonal_simplices([4, 2])
     value = torch.nn.functional.cross_entropy(2.5 * rows @ rows.T, torch.arange(6))
-    assert simplices_value("4+2", 2.5) == pytest.approx(float(value), abs=1e-14)
+    assert value_of_sizes("4+2", 2.5) == pytest.approx(float(value), abs=1e-14)
 
 
 # Minority collapse ---------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def code(entry, factor=1.0):
     labels = entry.labels
     best = 1.0
     if (labels["K"], labels["d"]) == (6, 4):
-        best = min(simplices_value(name, labels["tau"]) for name in ("3+3", "4+2"))
+        best = min(value_of_sizes(name, labels["tau"]) for name in ("3+3", "4+2"))
         factor *= 0.99 if labels["tau"] == 10 else 1.0
     return {"best": best * factor, "closed_form": best, "regime": "", "reached": 0.8}
 
@@ -221,7 +221,7 @@ def test_the_other_partition_contradicts():
     def value(entry):
         result = code(entry)
         if (entry.labels["K"], entry.labels["d"], entry.labels["tau"]) == (6, 4, 0.5):
-            other = simplices_value("4+2", 0.5)
+            other = value_of_sizes("4+2", 0.5)
             result |= {"best": other, "closed_form": other}
         return result
 

@@ -14,7 +14,7 @@ from neuralcollapse.models import create
 from neuralcollapse.studies import Train, get
 from neuralcollapse.studies._common.geometric_and_mse import margins
 from neuralcollapse.studies.mse.bias import frame_distances
-from neuralcollapse.studies.mse.three_dimensions import nearest_angles, shown, spreads
+from neuralcollapse.studies.mse.three_dimensions import nearest_angles, shown_samples, spreads
 from neuralcollapse.training.optimizers import create_optimizer
 
 pytestmark = pytest.mark.unchecked
@@ -214,7 +214,7 @@ def test_angles_and_spreads_of_known_features(tmp_path):
     run = stand_in(tmp_path, 0, COLLAPSED, kept=cloud(0.8, 0.1))
     np.testing.assert_allclose(nearest_angles(run), 0.8, rtol=1e-5)
     np.testing.assert_allclose(spreads(run), 0.1, rtol=1e-4)
-    features, labels = shown(run)
+    features, labels = shown_samples(run)
     assert features.shape == (8, 3)
     assert labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import neuralcollapse as nc
-from neuralcollapse._support.public import fits, words
+from neuralcollapse._support.public import matches, words
 
 pytestmark = pytest.mark.unchecked
 
@@ -61,10 +61,10 @@ def test_public_functions_are_found_again_by_pickle():
 
 
 def test_types_are_told_apart():
-    assert fits(torch.ones(2), torch.Tensor)
-    assert not fits(True, int)
-    assert fits(2, float)
-    assert not fits("ab", list[str])
+    assert matches(torch.ones(2), torch.Tensor)
+    assert not matches(True, int)
+    assert matches(2, float)
+    assert not matches("ab", list[str])
     assert words(torch.Tensor | None) == "Tensor or None"
 
 

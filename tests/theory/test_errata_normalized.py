@@ -354,5 +354,5 @@ def test_43_domains_and_index_sets():
         problem.check(Point(point.H, point.W))  # OB(d, N) x OB(d, K)
     assert problem.check(point) is point
     # n blocks of one sample a class, not N.
-    assert point.H.reshape(COUNT, SAMPLES, DIM).unbind(1)[-1].shape == (COUNT, DIM)
-    assert problem.labels.reshape(COUNT, SAMPLES).unbind(1)[-1].tolist() == list(range(COUNT))
+    blocks = problem.labels.reshape(COUNT, -1).unbind(1)
+    assert [block.tolist() for block in blocks] == [list(range(COUNT))] * SAMPLES

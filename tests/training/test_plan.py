@@ -36,7 +36,7 @@ def test_a_plan_cannot_change():
         ({"batch_size": 1}, "batch_size"),
         ({"colour": "red"}, "colour: Extra inputs are not permitted"),
         ({"data": "digit"}, "unknown data set 'digit'; did you mean 'digits'"),
-        ({"model": "resnet19"}, "unknown model"),
+        ({"model": "resnet19"}, "unknown net"),
         ({"head": "eft"}, "unknown head"),
         ({"loss": "focl"}, "unknown loss"),
         ({"optimizer": "sdg"}, "unknown optimizer 'sdg'; did you mean 'sgd'"),

@@ -40,7 +40,7 @@ def one_batch(machine: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
     return machine.data.train.batch(torch.arange(0, 120, 3))
 
 
-LOGIT_LOSSES = [name for name, kind in losses.registry.items() if kind.takes == "logits"]
+LOGIT_LOSSES = [name for name, kind in losses.losses.items() if kind.takes == "logits"]
 
 
 @pytest.mark.parametrize("loss", LOGIT_LOSSES)

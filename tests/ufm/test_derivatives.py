@@ -7,7 +7,7 @@ from neuralcollapse import losses
 from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegularizedUFM
 from reference import first_derivative, second_derivative
 
-LOGIT_LOSSES = [name for name, kind in losses.registry.items() if kind.takes == "logits"]
+LOGIT_LOSSES = [name for name, kind in losses.losses.items() if kind.takes == "logits"]
 LOGIT_LOSSES += ["mse:alpha=4,target=3", "focal:gamma=0.5"]
 
 

@@ -12,7 +12,7 @@ from neuralcollapse.ufm.objectives import logits
 from neuralcollapse.ufm.objectives.logit_line import REFRESH
 from neuralcollapse.ufm.objectives.logits import LogitObjective
 from neuralcollapse.ufm.objectives.workspace import Workspace
-from neuralcollapse.ufm.solvers import methods_registry
+from neuralcollapse.ufm.solvers import solver_methods
 
 MODELS = [
     RegularizedUFM("ce", 4, 3, 5, 0.03, 0.2),
@@ -176,7 +176,7 @@ def test_what_a_state_forgot_is_computed_again(problem):
 
 
 @pytest.mark.parametrize("problem", [MODELS[1], MODELS[4]], ids=[IDS[1], IDS[4]])
-@pytest.mark.parametrize("method", [name for name in methods_registry if name not in ("reduced", "sgd")])
+@pytest.mark.parametrize("method", [name for name in solver_methods if name not in ("reduced", "sgd")])
 @pytest.mark.unchecked
 def test_memory_is_used_again_without_the_garbage_collector(problem, method, monkeypatch):
     """As many blocks after thirty iterations as after twelve: nothing keeps a state that was left behind alive."""
@@ -190,7 +190,7 @@ def test_memory_is_used_again_without_the_garbage_collector(problem, method, mon
     try:
         with torch.inference_mode():
             state = objective.state(objective.flatten(problem.random_point(0)))
-            way = methods_registry.create(method)
+            way = solver_methods.create(method)
             for after in way.iterate(objective, state):
                 state = after
                 assert math.isfinite(state.gradient_norm)

@@ -159,7 +159,7 @@ NAN = torch.full((6, 4), math.nan, dtype=torch.float64)
         ),
         (lambda: REGULARIZED.random_point("x"), TypeError, "seed must be an integer"),
         (lambda: Problem.from_json("{"), ValueError, "not a description of a model"),
-        (lambda: Problem.from_json(json.dumps({"model": "other"})), ValueError, "unknown model 'other'"),
+        (lambda: Problem.from_json(json.dumps({"model": "other"})), ValueError, "unknown feature model 'other'"),
         (
             lambda: Problem.from_json(json.dumps({"model": "normalized"})),
             ValueError,

@@ -34,12 +34,12 @@ def contrast(one, other):
 
 def test_every_loss_has_a_look_of_its_own():
     built_in = {"cross-entropy", "focal", "label-smoothing", "squared-error", "supervised-contrastive"}
-    assert built_in <= set(LOSSES) <= set(losses.registry)
+    assert built_in <= set(LOSSES) <= set(losses.losses)
     assert len({look.colour for look in LOSSES.values()}) == len(LOSSES)
     assert len({look.mark for look in LOSSES.values()}) == len(LOSSES)
     for spec in ("ce", "cross-entropy", "focal:gamma=2", "mse:alpha=5", "ls", "sc:temperature=2"):
         kind = type(losses.get(spec))
-        assert look_of(spec) == next(LOSSES[name] for name, entry in losses.registry.items() if entry is kind)
+        assert look_of(spec) == next(LOSSES[name] for name, entry in losses.losses.items() if entry is kind)
     assert series_colour("focal:gamma=2", ["adam", "focal:gamma=2"]) == colour("focal") == LOSSES["focal"].colour
     assert series_mark("mse").matplotlib == marker("squared-error:target=2")
     assert series_colour("adam", ["sgd", "adam"]) == SERIES[1]

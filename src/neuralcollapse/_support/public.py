@@ -103,7 +103,7 @@ def _misfit(call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, A
         return error
     for name, value in bound.items():
         annotation = _annotation(call, name)
-        if not fits(value, annotation):
+        if not matches(value, annotation):
             kind = ValueError if typing.get_origin(annotation) is Literal else TypeError
             return kind(f"{name} must be {words(annotation)}, got {describe(value)}")
     return None
@@ -184,19 +184,19 @@ def _annotation(call: Callable[..., Any], name: str) -> Any:
         return Any
 
 
-def fits(value: object, annotation: Any) -> bool:
+def matches(value: object, annotation: Any) -> bool:
     """Whether a value is of a type, as far as that can be told; in doubt it is.
 
-    >>> fits(3, float), fits("3", float), fits([1, 2], collections.abc.Sequence[int]), fits(None, int | None)
-    (True, False, True, True)
+    >>> matches(3, float), matches("3", float), matches([1, 2], collections.abc.Sequence[int])
+    (True, False, True)
     """
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is None:
         return value is None
     if origin is typing.Annotated:
-        return fits(value, parts[0])
+        return matches(value, parts[0])
     if origin in (typing.Union, types.UnionType):
-        return any(fits(value, part) for part in parts)
+        return any(matches(value, part) for part in parts)
     if origin is Literal:
         return isinstance(value, str | int | None) and value in parts
     if annotation in NUMBERS:
@@ -205,11 +205,11 @@ def fits(value: object, annotation: Any) -> bool:
         return callable(value)
     if origin is tuple:
         inner = parts[0] if len(parts) == 2 and parts[1] is Ellipsis else Any
-        return isinstance(value, tuple | list) and all(fits(entry, inner) for entry in value)
+        return isinstance(value, tuple | list) and all(matches(entry, inner) for entry in value)
     if origin in (collections.abc.Sequence, list) and parts:
         if not isinstance(value, collections.abc.Sequence) or isinstance(value, str | bytes):
             return False
-        return all(fits(entry, parts[0]) for entry in value)
+        return all(matches(entry, parts[0]) for entry in value)
     try:
         return isinstance(value, origin or annotation)
     except Exception:  # what is no type to ask about, or one that cannot be asked outside its function

@@ -9,7 +9,7 @@ from ._app import app
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..studies import Outcome
+    from ..studies import StudyOutcome
 
 
 @app.command
@@ -169,7 +169,7 @@ def demo(
     return 0
 
 
-def _print_demo(outcome: "Outcome", path: Path) -> None:
+def _print_demo(outcome: "StudyOutcome", path: Path) -> None:
     import json
 
     from ._output.progress import MARKS

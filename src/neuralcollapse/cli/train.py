@@ -160,7 +160,7 @@ def _sized(model: str, named: bool, **sizes: float | None) -> str:
     chosen = {name: size for name, size in sizes.items() if size is not None}
     if not chosen:
         return model
-    spec = Spec.parse(model, "model")
+    spec = Spec.parse(model, "net")
     for name, size in chosen.items():
         option = f"--{name.replace('_', '-')}"
         if named and name in spec.arguments:

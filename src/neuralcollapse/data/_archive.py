@@ -11,7 +11,7 @@ from typing import Any
 from .._support.files import atomic_write
 from ._errors import DataError, reading
 
-__all__ = ["unpack"]
+__all__ = ["extract_members"]
 
 CHUNK = 2**20
 
@@ -32,7 +32,7 @@ class _Bounded:
         return content
 
 
-def unpack(archive: Path, members: Mapping[str, tuple[Path, str]], limit: int) -> None:
+def extract_members(archive: Path, members: Mapping[str, tuple[Path, str]], limit: int) -> None:
     """Write the members of ``archive`` named in ``members`` to their targets, if their MD5 is as stated.
 
     Names in the archive never become paths: a member is written to the target that the caller gives, or

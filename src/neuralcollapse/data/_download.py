@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from ._archive import unpack
+from ._archive import extract_members
 from ._check import md5_of
 from ._errors import DataError
 from ._load import root_folder
@@ -54,7 +54,7 @@ def get(
         packed = folder / ".neuralcollapse" / "downloads" / download.file_name
         fetch(url, packed, download, progress)
         if download.is_archive:
-            unpack(packed, targets, EXPANSION * download.size)
+            extract_members(packed, targets, EXPANSION * download.size)
             packed.unlink()
         else:
             target, _ = next(iter(targets.values()))

@@ -10,7 +10,8 @@ from torch import Tensor
 from .._support.checks import describe
 from .._support.public import explain_calls
 from .._support.registry import load_entries
-from ._base import Curve, FunctionLoss, LogitLoss, Loss, MarginOptimum, Transition, registry
+from .._support.renamed import warn_renamed
+from ._base import Curve, FunctionLoss, LogitLoss, Loss, MarginOptimum, Transition, losses
 from ._linearization import Linearization
 from ._softmax import SmoothedCrossEntropy
 from ._stack import LossStack
@@ -45,7 +46,7 @@ __all__ = [
     "VectorScaling",
     "get",
     "logit_loss",
-    "registry",
+    "losses",
 ]
 
 
@@ -63,7 +64,7 @@ def get(spec: str | Loss) -> Loss:
     """
     if isinstance(spec, Loss):
         return spec
-    loss = registry.create(spec)
+    loss = losses.create(spec)
     assert isinstance(loss, Loss)
     return loss
 
@@ -76,6 +77,13 @@ def logit_loss(loss: LossLike) -> LogitLoss:
     if not isinstance(found, LogitLoss):
         raise TypeError(f"loss must be a loss on logits, its name or a function of both, got {describe(found)}")
     return found
+
+
+def __getattr__(name: str):
+    if name == "registry":
+        warn_renamed("nc.losses.registry", "nc.losses.losses")
+        return losses
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 explain_calls(__name__)

@@ -21,9 +21,9 @@ from .._support.registry import Registry, Spec
 from ._linearization import AutogradLinearization, Linearization
 from ._stack import LossStack
 
-__all__ = ["Curve", "FunctionLoss", "Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "registry"]
+__all__ = ["Curve", "FunctionLoss", "Linearization", "LogitLoss", "Loss", "MarginOptimum", "Transition", "losses"]
 
-registry: "Registry[type[Loss]]" = Registry("loss")
+losses: "Registry[type[Loss]]" = Registry("loss")
 
 Curve = np.ndarray | np.floating
 """What a scalar function of array-like arguments returns."""

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from .._support.checks import integer
-from ._base import Curve, MarginOptimum, per_class_numbers, registry, spread_over
+from ._base import Curve, MarginOptimum, losses, per_class_numbers, spread_over
 from ._softmax import SmoothedCrossEntropy, SoftmaxLinearization, SoftmaxStack
 
 __all__ = ["CrossEntropy"]
 
 
-@registry.add("cross-entropy", "ce")
+@losses.add("cross-entropy", "ce")
 @dataclass(frozen=True)
 class CrossEntropy(SmoothedCrossEntropy):
     """-omega_y log p_y, averaged over all samples; omega = 1 by default.

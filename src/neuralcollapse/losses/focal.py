@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .._support.checks import real
 from .._support.numerics import root
-from ._base import Curve, Linearization, LogitLoss, MarginOptimum, Transition, entropy, log_wrong, registry
+from ._base import Curve, Linearization, LogitLoss, MarginOptimum, Transition, entropy, log_wrong, losses
 from ._stack import LossStack, one_hot
 
 __all__ = ["Focal"]
@@ -108,7 +108,7 @@ class FocalStack(LossStack):
         return array.gather(1, self._place.expand(len(array), 1, -1)).squeeze(1)
 
 
-@registry.add("focal", "fl")
+@losses.add("focal", "fl")
 @dataclass(frozen=True)
 class Focal(LogitLoss):
     """-(1 - p_y)^gamma log p_y, gamma >= 0 (losses, eq. (4)).

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .._support.checks import real
-from ._base import registry
+from ._base import losses
 from ._softmax import SmoothedCrossEntropy
 
 __all__ = ["LabelSmoothing"]
 
 
-@registry.add("label-smoothing", "ls")
+@losses.add("label-smoothing", "ls")
 @dataclass(frozen=True)
 class LabelSmoothing(SmoothedCrossEntropy):
     """Cross-entropy against (1-alpha) e_y + alpha/K, 0 <= alpha < 1 (losses, eq. (5)).

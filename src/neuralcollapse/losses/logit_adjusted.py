@@ -10,12 +10,12 @@ from torch import Tensor
 
 from .._support.checks import describe, real
 from ._affine import AffineLoss
-from ._base import LogitLoss, Loss, per_class_numbers, registry
+from ._base import LogitLoss, Loss, losses, per_class_numbers
 
 __all__ = ["LogitAdjusted"]
 
 
-@registry.add("logit-adjusted", listed=False)
+@losses.add("logit-adjusted", listed=False)
 @dataclass(frozen=True)
 class LogitAdjusted(AffineLoss):
     """loss(z + strength log(prior), y): the classes' prior is in the training loss, not in z (Menon et al. 2021).
@@ -36,7 +36,7 @@ class LogitAdjusted(AffineLoss):
     summary: ClassVar[str] = "loss(z + strength log prior)"
 
     def __post_init__(self) -> None:
-        inner = registry.create(self.loss) if isinstance(self.loss, str) else self.loss
+        inner = losses.create(self.loss) if isinstance(self.loss, str) else self.loss
         if not isinstance(inner, LogitLoss):
             raise TypeError(f"loss must be a loss on logits (or its name), got {describe(inner)}")
         object.__setattr__(self, "loss", inner)

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._support.checks import integer, positive_scale
-from ._base import Linearization, LogitLoss, registry
+from ._base import Linearization, LogitLoss, losses
 from ._stack import LossStack, one_hot
 
 __all__ = ["SquaredError"]
@@ -77,7 +77,7 @@ class SquaredErrorStack(LossStack):
         return direction.square().mul_(self._weights).flatten(1).sum(1)
 
 
-@registry.add("squared-error", "mse")
+@losses.add("squared-error", "mse")
 @dataclass(frozen=True)
 class SquaredError(LogitLoss):
     """1/2 [ alpha (z_y - target)^2 + sum_{j != y} z_j^2 ] (mse, eq. (4), with M = target).

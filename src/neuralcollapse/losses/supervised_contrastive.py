@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._support.checks import describe, positive_scale, unusual_tensor
-from ._base import Loss, check_target_labels, registry
+from ._base import Loss, check_target_labels, losses
 
 __all__ = ["ContrastiveLinearization", "SupervisedContrastive"]
 
@@ -21,7 +21,7 @@ BLOCK_ENTRIES = 1 << 21
 """Pairwise similarities that are held at once (16 MB): rows are taken in blocks, never N x N for large N."""
 
 
-@registry.add("supervised-contrastive", "sc", "supcon")
+@losses.add("supervised-contrastive", "sc", "supcon")
 @dataclass(frozen=True)
 class SupervisedContrastive(Loss):
     """-mean_i mean_{j: y_j = y_i, j != i} log [ exp(tau^2 <h_i,h_j>) / sum_{l != i} exp(tau^2 <h_i,h_l>) ].

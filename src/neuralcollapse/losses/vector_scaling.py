@@ -8,13 +8,13 @@ import numpy as np
 from torch import Tensor
 
 from ._affine import AffineLoss
-from ._base import LogitLoss, per_class_numbers, registry
+from ._base import LogitLoss, losses, per_class_numbers
 from .cross_entropy import CrossEntropy
 
 __all__ = ["VectorScaling"]
 
 
-@registry.add("vector-scaling", "vs", listed=False)
+@losses.add("vector-scaling", "vs", listed=False)
 @dataclass(frozen=True)
 class VectorScaling(AffineLoss):
     """-log softmax(delta z + iota)_y, delta = ``multiplicative`` > 0, iota = ``additive`` (Kini et al. 2021).

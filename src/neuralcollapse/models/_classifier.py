@@ -14,7 +14,7 @@ from ._initialise import Init, initialise, seeded
 
 __all__ = ["Classifier", "ParameterCount", "assemble", "create", "nets", "parameter_count"]
 
-nets: Registry[Callable[..., "Classifier"]] = Registry("model")
+nets: Registry[Callable[..., "Classifier"]] = Registry("net")
 
 
 class Classifier(nn.Module):

@@ -11,12 +11,13 @@ A study is one file in the folder of its paper; it registers itself in ``studies
 
 from .._support.public import explain_calls
 from .._support.registry import load_folders
+from .._support.renamed import warn_renamed
 from ._cells import Calculation, Cell, Solve, Train, calculations
 from ._evidence import collect_evidence, plan_differs, tables_of_parts
 from ._results import Planned, Result, Results
 from ._running.engines import engines
 from ._running.index import Answer, query
-from ._running.outcome import Outcome
+from ._running.outcome import StudyOutcome
 from ._running.run import Status, first_steps, run_studies
 from ._study import PROFILES, Profile, Study, check_profile, studies
 from ._variation import Variation, parse_settings
@@ -54,7 +55,6 @@ __all__ = [
     "Evidence",
     "Holds",
     "Limit",
-    "Outcome",
     "Part",
     "Planned",
     "Profile",
@@ -64,6 +64,7 @@ __all__ = [
     "Solve",
     "Status",
     "Study",
+    "StudyOutcome",
     "Train",
     "Variation",
     "calculations",
@@ -86,6 +87,13 @@ __all__ = [
 def get(name: str) -> Study:
     """The study with this id; ValueError lists the known ones."""
     return studies[name]()
+
+
+def __getattr__(name: str):
+    if name == "Outcome":
+        warn_renamed("nc.studies.Outcome", "nc.studies.StudyOutcome")
+        return StudyOutcome
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 explain_calls(__name__)

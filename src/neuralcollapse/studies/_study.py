@@ -18,7 +18,7 @@ from .pictures import Figure
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
 
-    from ._running.outcome import Outcome
+    from ._running.outcome import StudyOutcome
 
 __all__ = ["PROFILES", "Profile", "Study", "check_profile", "studies"]
 
@@ -121,7 +121,7 @@ class Study(ABC):
         """A plotly figure for the report, where turning or zooming helps; None otherwise."""
         return None
 
-    def run(self, profile: Profile = "desk", out: str = "results", **options: Any) -> "Outcome":
+    def run(self, profile: Profile = "desk", out: str = "results", **options: Any) -> "StudyOutcome":
         """Run the cells that are not there yet, check the claim, and write picture and verdict to ``out/ID``.
 
         ``options`` are those of :func:`neuralcollapse.studies.run_studies`.

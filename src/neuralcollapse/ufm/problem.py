@@ -30,7 +30,7 @@ __all__ = ["Counts", "Problem", "ProblemLinearization", "problems"]
 Counts = int | Sequence[int] | np.ndarray | Tensor
 """Samples a class: one number for all, or a list, array or tensor of one each."""
 
-problems: "Registry[type[Problem]]" = Registry("model")
+problems: "Registry[type[Problem]]" = Registry("feature model")
 
 
 class ProblemLinearization(ABC):

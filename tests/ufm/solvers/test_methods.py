@@ -20,10 +20,10 @@ from neuralcollapse.ufm import (
     solve,
 )
 from neuralcollapse.ufm.objectives import logits
-from neuralcollapse.ufm.solvers import methods_registry
+from neuralcollapse.ufm.solvers import solver_methods
 from solver_problems import PROBLEMS
 
-NAMES = list(methods_registry)
+NAMES = list(solver_methods)
 
 PARTS = 4
 
@@ -100,7 +100,7 @@ ESCAPES = [
     (label, name)
     for label, (problem, _) in SADDLES.items()
     for name in methods(problem)
-    if methods_registry[name].reliable
+    if solver_methods[name].reliable
 ]
 
 

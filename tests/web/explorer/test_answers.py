@@ -307,7 +307,7 @@ def test_several_files_are_measured_together(client):
 def test_what_the_page_is_told(client):
     about = client.get("about").json
     names = [one["name"] for one in about["losses"]]
-    assert names == [name for name, loss in losses.registry.items() if issubclass(loss, losses.LogitLoss)]
+    assert names == [name for name, loss in losses.losses.items() if issubclass(loss, losses.LogitLoss)]
     for one in about["losses"]:
         spec = ":".join(filter(None, [one["name"], ",".join(f"{p['name']}={p['value']}" for p in one["parameters"])]))
         assert losses.get(spec) == losses.get(one["name"])

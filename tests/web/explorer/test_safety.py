@@ -146,7 +146,7 @@ def test_other_verbs_are_refused(client, method):
         ({"loss": "focal:gamma=__import__('os')"}, "gamma must be a real number"),
         ({"loss": "sc"}, "a loss on logits"),
         ({"loss": "x" * 5000}, "at most 200 characters"),
-        ({"model": "bent"}, "unknown model"),
+        ({"model": "bent"}, "unknown feature model"),
         ({"temperature": 1}, "unknown field 'temperature'"),
         ({"model": "normalized", "temperature": 0}, "temperature must be greater than 0"),
         ({"model": "normalized", "weight_decay": "", "feature_decay": ""}, "temperature is missing"),

@@ -21,7 +21,7 @@ from ..._support.notation import typeset
 from .terminal import say_next, styled_text, terminal, text_column
 
 if TYPE_CHECKING:
-    from ...studies import Outcome, Status
+    from ...studies import Status, StudyOutcome
     from ...training import Plan, Run
     from ...training import Progress as Step
 
@@ -153,7 +153,7 @@ class StudiesBar(Bar):
             self.last_line, self.seen = now, status.done
             self.console.print(f"cells {text}{', ' + left if left else ''}")
 
-    def outcome(self, outcome: "Outcome") -> None:
+    def outcome(self, outcome: "StudyOutcome") -> None:
         """Called with each study's verdict."""
         console = terminal(soft_wrap=True)
         verdict = (outcome.verdict, MARKS[outcome.verdict])

@@ -37,7 +37,7 @@ from .ranks import gram_bytes
 from .scatter import enough_for_nc1, well_conditioned
 from .statistics import ClassStatistics
 
-__all__ = ["SecondPass", "Task", "second_pass"]
+__all__ = ["SecondPass", "Task", "begin_second_pass"]
 
 FORMAT = "neuralcollapse.SecondPass/1"
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -388,7 +388,7 @@ def _empty_sums(task: Task, look: Look) -> dict[str, Any]:
     return sums
 
 
-def second_pass(
+def begin_second_pass(
     statistics: ClassStatistics,
     weight: object,
     bias: object,

@@ -351,9 +351,9 @@ class ClassStatistics:
         classes that are left out may be streamed, too. ``decision_rows`` is about how many samples, spread evenly,
         are decided for nc4_mismatch and the cosine margins (with many classes these cost the most).
         """
-        from .second_pass import second_pass
+        from .second_pass import begin_second_pass
 
-        return second_pass(
+        return begin_second_pass(
             self,
             weight,
             bias,

@@ -26,8 +26,8 @@ __all__ = [
     "NotApplicableError",
     "SampleResults",
     "Spectrum",
+    "distance_from_simplex",
     "geometry_of",
-    "gram_distance",
 ]
 
 Need = Literal["within", "projection", "scatter", "weight", "decisions", "margins", "ranks", "out_of_distribution"]
@@ -396,7 +396,7 @@ def geometry_of(
     )
 
 
-def gram_distance(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"]) -> float:
+def distance_from_simplex(left: Float[Tensor, "K d"], right: Float[Tensor, "K d"]) -> float:
     """| A/|A|_F - (I - 11'/K)/sqrt(K-1) |_F for A = left right'.
 
     The entries are subtracted one by one: the shorter sqrt(2 - 2 <A, .>) would stop at 1e-8.

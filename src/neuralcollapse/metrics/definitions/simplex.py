@@ -8,7 +8,7 @@ import math
 from jaxtyping import Float
 from torch import Tensor
 
-from ._geometry import Geometry, gram_distance
+from ._geometry import Geometry, distance_from_simplex
 from ._registry import define
 
 
@@ -91,7 +91,7 @@ def nc2(geometry: Geometry) -> float:
     """Of the classifier, not centred: a common component of its rows counts as a deviation."""
     weight = geometry.require_weight()
     geometry.require_etf()
-    return gram_distance(weight, weight)
+    return distance_from_simplex(weight, weight)
 
 
 def gaussian_nc2_means(num_classes: int, per_class: int, dim: int) -> float:
@@ -113,7 +113,7 @@ def nc2_means(geometry: Geometry) -> float:
     """The same for the centred class means."""
     means = geometry.require_means()
     geometry.require_etf()
-    return gram_distance(means, means)
+    return distance_from_simplex(means, means)
 
 
 @define(
@@ -130,7 +130,7 @@ def nc3(geometry: Geometry) -> float:
     """Zero when W and M are the same simplex ETF up to scale."""
     weight, means = geometry.require_weight(), geometry.require_means()
     geometry.require_etf()
-    return gram_distance(weight, means)
+    return distance_from_simplex(weight, means)
 
 
 @define(

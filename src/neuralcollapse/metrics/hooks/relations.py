@@ -25,7 +25,7 @@ __all__ = [
     "picked_positions",
     "relation_of",
     "relation_of_turned",
-    "turned",
+    "samples_first",
     "widened",
 ]
 
@@ -88,11 +88,11 @@ def relation_of_turned(rows: Tensor, output: Tensor) -> Relation | None:
     """:func:`relation_of` with samples and time exchanged, for layers that see time first where the output does not."""
     if rows.ndim < 3 and (rows.ndim < 2 or output.ndim != 3 or rows.numel() != output.numel()):
         return None
-    relation = relation_of(turned(rows, output, rows.shape[-1]), output)
+    relation = relation_of(samples_first(rows, output, rows.shape[-1]), output)
     return None if relation == "monotone" else relation
 
 
-def turned(rows: Tensor, output: Tensor, width: int) -> Tensor:
+def samples_first(rows: Tensor, output: Tensor, width: int) -> Tensor:
     """Rows (T, B, ..., d), or (T B, d), as (B, T, ..., d).
 
     ``output`` is (B, T, ...) and tells where the first ends in (T B, d); its ``width`` classes may stand between.

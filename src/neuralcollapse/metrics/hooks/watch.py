@@ -30,7 +30,7 @@ from .relations import (
     output_map,
     relation_of,
     relation_of_turned,
-    turned,
+    samples_first,
 )
 from .search import FEW, HeadSearch, mean_call
 
@@ -138,7 +138,7 @@ class HeadWatch:
     def _caught(self, features: Tensor, z: Tensor | None, precision: torch.dtype) -> Caught:
         final = self._output(z)
         if self._turned and z is not None and final is not None:
-            features, z = (turned(part, final, z.shape[-1]) for part in (features, z))
+            features, z = (samples_first(part, final, z.shape[-1]) for part in (features, z))
         z = self._mapped(z)
         if z is not None and final is not None and z.numel() == final.numel():
             self._compare(z, final)
@@ -200,7 +200,7 @@ class HeadWatch:
         if z is not None and final is not None and (relation is None or is_turned(z, final)):
             relation = relation_of_turned(z, final)
             self._turned = relation is not None
-            z = turned(z, final, z.shape[-1]) if self._turned else z
+            z = samples_first(z, final, z.shape[-1]) if self._turned else z
         self._relation = relation
         note = self._note
         if note is None and z is not None and final is not None and classifier.note is None:

@@ -17,14 +17,14 @@ from ..claims import Part, Ruling
 from ..pictures import Figure, empty_picture, save_picture, styled
 from .store import Store
 
-__all__ = ["Outcome", "conclude_study"]
+__all__ = ["StudyOutcome", "conclude_study"]
 
 STUDY, PICTURE = "the study itself", "the picture"
 """What may fail besides cells."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyOutcome:
     """A study's parts with their verdicts, where its files are, and what failed, by name, with errors.
 
     Names are those of cells; of the study itself, where it cannot judge what its cells gave; of the picture.
@@ -54,7 +54,7 @@ def conclude_study(
     store: Store,
     found: Mapping[str, Any],
     failed: Mapping[str, str],
-) -> Outcome:
+) -> StudyOutcome:
     """Judge, draw and write. ``found`` and ``failed`` are what the cells gave, and their errors, by key."""
     failures = {entry.name: failed[entry.cell.key] for entry in planned if entry.cell.key in failed}
     entries = [Result(entry.labels, found[entry.cell.key]) for entry in planned if entry.cell.key in found]
@@ -78,7 +78,7 @@ def conclude_study(
     write_json(folder / "timing.json", {entry.name: store.seconds(entry.cell) for entry in planned})
     write_json(folder / "environment.json", describe_environment(torch.device("cpu"), 1, 0))
     write_json(folder / "study.json", _study_facts(study, profile, planned, parts, failures, store))
-    return Outcome(study, profile, parts, folder, failures)
+    return StudyOutcome(study, profile, parts, folder, failures)
 
 
 def _drawn_or_empty(study: Study, results: Results, failures: dict[str, str]) -> Figure:

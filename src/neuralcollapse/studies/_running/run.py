@@ -12,7 +12,7 @@ from .._study import Profile, Study, check_profile
 from .engines import Engine, Failure, Running, engines
 from .forecast import Forecast
 from .index import write_index
-from .outcome import Outcome, conclude_study
+from .outcome import StudyOutcome, conclude_study
 from .store import Store
 
 __all__ = ["Status", "first_steps", "run_studies"]
@@ -45,8 +45,8 @@ def run_studies(
     root: str | Path | None = None,
     resume: bool = True,
     on_status: Callable[[Status], None] | None = None,
-    on_outcome: Callable[[Outcome], None] | None = None,
-) -> list[Outcome]:
+    on_outcome: Callable[[StudyOutcome], None] | None = None,
+) -> list[StudyOutcome]:
     """Run some studies at one profile into the folder ``out``.
 
     Cells with the same plan are run once, whichever study asks; cells that ``out`` holds already are not run again, and

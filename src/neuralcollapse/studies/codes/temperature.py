@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...ufm import NormalizedUFM, solve
+from ...ufm.normalized.optimum import simplices_value
 from .._cells import Calculation, calculations
 from .._common.seeds import per_seed
 from .._results import Planned, Results
@@ -135,7 +136,7 @@ class CodeTemperature(Study):
         for tau, sizes in BEST_64.items():
             mine = results.where(K=6, d=4, tau=tau)
             lowest = min(entry.value["best"] for entry in mine)
-            values = {name: simplices_value(name, tau) for name in ("3+3", "4+2")}
+            values = {name: value_of_sizes(name, tau) for name in ("3+3", "4+2")}
             nearest = min(values, key=lambda name: abs(values[name] - lowest))
             right.append(nearest == sizes and abs(lowest / values[sizes] - 1) <= EQUAL)
             told.append(f"{nearest} at {tau:g}")
@@ -174,11 +175,11 @@ class CodeTemperature(Study):
         axes[0, 0].set_yscale("log")
         axes[0, 0].set_title("how far the best of a search is\nbelow the code in closed form (relative)")
         fine = np.geomspace(0.25, 12, 200)
-        gain = [1 - simplices_value("4+2", tau) / simplices_value("3+3", tau) for tau in fine]
+        gain = [1 - value_of_sizes("4+2", tau) / value_of_sizes("3+3", tau) for tau in fine]
         axes[0, 1].plot(fine, gain, color="black", label="2+4")
         mine = results.where(K=6, d=4)
         searched = [
-            (tau, 1 - min(e.value["best"] for e in mine.where(tau=tau)) / simplices_value("3+3", tau))
+            (tau, 1 - min(e.value["best"] for e in mine.where(tau=tau)) / value_of_sizes("3+3", tau))
             for tau in mine.labels("tau")
         ]
         axes[0, 1].plot(*zip(*searched, strict=True), "o", color=colour("simplices", families), mfc="none", ms=4)
@@ -192,21 +193,13 @@ class CodeTemperature(Study):
         return picture
 
 
-def simplices_value(sizes: str, temperature: float) -> float:
-    """The value of orthogonal simplices of these sizes, such as "4+2": mean of log(1 + own + others) over classes.
+def value_of_sizes(sizes: str, temperature: float) -> float:
+    """The value of orthogonal simplices of these sizes, such as "4+2".
 
-    >>> round(simplices_value("2", 1.0) - float(np.log1p(np.exp(-2.0))), 12)
+    >>> round(value_of_sizes("2", 1.0) - float(np.log1p(np.exp(-2.0))), 12)
     0.0
     """
-    each = [int(size) for size in sizes.split("+")]
-    count = sum(each)
-    terms = [
-        size
-        / count
-        * np.log1p((size - 1) * np.exp(-temperature * size / (size - 1)) + (count - size) * np.exp(-temperature))
-        for size in each
-    ]
-    return float(sum(terms))
+    return simplices_value([int(size) for size in sizes.split("+")], temperature)
 
 
 def _at_moderate_temperatures(results: Results) -> Results:

@@ -35,7 +35,7 @@ FALLING = {
 
 
 @studies.add("geometric/random-labels")
-class RandomLabels(Study):
+class RandomLabelsByWidth(Study):
     """Nets of growing width fit labels that mean nothing."""
 
     figures = ("4", "8")

@@ -136,8 +136,8 @@ def epochs_to_measure(epochs: int) -> tuple[int, ...]:
     return tuple(sorted({1, 2, *range(step, epochs + 1, step)} & set(range(epochs + 1))))
 
 
-def released(loss: str, data: str) -> tuple[str, dict[str, Any]] | None:
-    """The loss as the released code has it, with its settings; None where code and text agree."""
+def released_loss(loss: str, data: str) -> tuple[str, dict[str, Any]] | None:
+    """The loss as the released_loss code has it, with its settings; None where code and text agree."""
     if loss == LS:
         return "label-smoothing:alpha=0.05", {}
     if loss == MSE:  # the mean over the classes of (z - 15 y)^2: 2/K times ours, at the common rate and decay
@@ -149,7 +149,7 @@ def released(loss: str, data: str) -> tuple[str, dict[str, Any]] | None:
 def largest_nets(profile: Profile, seeds: tuple[int, ...], sets: int = 2) -> Iterator[Planned]:
     """The widest net, trained longest, with each loss and seed: the cells of Figures 1, 2, 5 and 6.
 
-    ``sets`` counts the data sets. The paper profile has the released code's losses beside the text's.
+    ``sets`` counts the data sets. The paper profile has the released_loss code's losses beside the text's.
     """
     for data in SETS[profile][:sets]:
         hard = profile == "desk" and data.startswith("cifar100")
@@ -161,7 +161,7 @@ def largest_nets(profile: Profile, seeds: tuple[int, ...], sets: int = 2) -> Ite
                     yield Planned(net(*sizes, loss, seed), labels)
                     continue
                 yield Planned(net(*sizes, loss, seed), {**labels, "variant": TEXT})
-                other = released(loss, data)
+                other = released_loss(loss, data)
                 if other is not None:
                     yield Planned(net(*sizes, other[0], seed, other[1]), {**labels, "variant": CODE})
 

@@ -148,7 +148,7 @@ class Features(Study):
         return picture
 
 
-def class_means(run: Run) -> np.ndarray:
+def unit_class_means(run: Run) -> np.ndarray:
     """Centred class means of the training features (K, d), of Frobenius norm one."""
     kept = load_file(run.folder / "features-train.safetensors")
     labels = kept["labels"]
@@ -179,7 +179,7 @@ def procrustes_residual(one: np.ndarray, other: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class Pair:
+class NetPair:
     """Two nets, of two losses or of two seeds of one loss, and how far apart their class means are."""
 
     loss: str
@@ -189,20 +189,20 @@ class Pair:
     """By name in ``MEASURES``."""
 
 
-def compare(results: Results) -> list[Pair]:
+def compare(results: Results) -> list[NetPair]:
     """All pairs of losses within a seed, and all pairs of seeds within a loss."""
-    means = {(e.labels["loss"], e.labels["seed"]): class_means(e.value) for e in results}
+    means = {(e.labels["loss"], e.labels["seed"]): unit_class_means(e.value) for e in results}
     pairs = []
     for (one, first), (other, second) in itertools.combinations(means, 2):
         if (one == other) == (first == second):
             continue
         both = means[one, first], means[other, second]
         distances = {"gram": gram_distance(*both), "procrustes": procrustes_residual(*both)}
-        pairs.append(Pair(SHORT[one], SHORT[other], first, distances))
+        pairs.append(NetPair(SHORT[one], SHORT[other], first, distances))
     return pairs
 
 
-def pair_means(pairs: Sequence[Pair], name: str, seeds: bool = False) -> dict[tuple[str, str], float]:
+def pair_means(pairs: Sequence[NetPair], name: str, seeds: bool = False) -> dict[tuple[str, str], float]:
     """The mean of a measure for each pair of losses, and if asked for each loss with itself (pairs of seeds)."""
     keys = dict.fromkeys((pair.loss, pair.other) for pair in pairs if seeds or pair.loss != pair.other)
     return {
@@ -210,6 +210,6 @@ def pair_means(pairs: Sequence[Pair], name: str, seeds: bool = False) -> dict[tu
     }
 
 
-def _pairs_of_losses(pairs: Sequence[Pair], seed: int) -> list[Pair]:
+def _pairs_of_losses(pairs: Sequence[NetPair], seed: int) -> list[NetPair]:
     """Those of one seed."""
     return [pair for pair in pairs if pair.seed == seed and pair.loss != pair.other]

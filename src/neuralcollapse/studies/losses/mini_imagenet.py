@@ -25,7 +25,7 @@ FLOOR_WORDS = "the large nets reach 40 % test accuracy"
 
 
 @studies.add("losses/mini-imagenet")
-class MiniImageNet(Study):
+class LossesOnMiniImageNet(Study):
     """NC1 and test accuracy over the epochs, for each loss."""
 
     figures = ("8",)

@@ -117,7 +117,7 @@ class FeatureDim(Study):
         for seed in self.seeds(profile):
             for loss in LOSSES:
                 for dim in (*DIMENSIONS[profile], WIDE[profile]):
-                    for variant, changes in variants(profile, loss).items():
+                    for variant, changes in loss_variants(profile, loss).items():
                         clip = DESK_CLIP if profile == "desk" else {}
                         plan = dimension_plan(profile, loss, dim, seed, **clip, **changes)
                         labels = {"loss": loss, "d": dim, "seed": seed}
@@ -187,7 +187,7 @@ class FeatureDim(Study):
         return picture
 
 
-def variants(profile: Profile, loss: str) -> dict[str, Mapping[str, Any]]:
+def loss_variants(profile: Profile, loss: str) -> dict[str, Mapping[str, Any]]:
     """At paper size the squared error also as the released code has it."""
     return {TEXT: {}, CODE: MEAN_OVER_CLASSES} if profile == "paper" and loss == SQUARED else {TEXT: {}}
 

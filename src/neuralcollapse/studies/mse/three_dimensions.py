@@ -14,7 +14,7 @@ from .._results import Planned, Results
 from .._study import Profile, Study, studies
 from ..claims import Above, Claim, Evidence
 from ..pictures import Figure, class_colour, loss_name
-from .feature_dim import LOSSES, dimension_plan, variants
+from .feature_dim import LOSSES, dimension_plan, loss_variants
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
@@ -72,7 +72,7 @@ class ThreeDimensions(Study):
     def cells(self, profile: Profile) -> Iterator[Planned]:
         for seed in self.seeds(profile):
             for loss in LOSSES:
-                for variant, changes in variants(profile, loss).items():
+                for variant, changes in loss_variants(profile, loss).items():
                     labels = {"loss": loss, "seed": seed, **({"variant": variant} if profile == "paper" else {})}
                     plan = dimension_plan(profile, loss, 3, seed, **changes)
                     yield Planned(Train(plan, features=True), labels)
@@ -108,7 +108,7 @@ class ThreeDimensions(Study):
 
         picture = Figure(figsize=(6.7, 3.4), layout="constrained")
         for place, loss in enumerate(LOSSES):
-            features, labels = shown(as_in_text(results).where(loss=loss)[0].value)
+            features, labels = shown_samples(as_in_text(results).where(loss=loss)[0].value)
             axis = picture.add_subplot(1, 2, place + 1, projection="3d")
             assert isinstance(axis, Axes3D)
             for label in np.unique(labels):
@@ -130,7 +130,7 @@ class ThreeDimensions(Study):
         specs = [[{"type": "scene"}] * len(LOSSES)]
         picture = make_subplots(1, len(LOSSES), specs=specs, subplot_titles=[loss_name(loss) for loss in LOSSES])
         for place, loss in enumerate(LOSSES):
-            features, labels = shown(as_in_text(results).where(loss=loss)[0].value)
+            features, labels = shown_samples(as_in_text(results).where(loss=loss)[0].value)
             for label in np.unique(labels):
                 x, y, z = np.round(features[labels == label].astype(float), 3).T.tolist()
                 style = {"size": 2, "color": class_colour(int(label))}
@@ -169,7 +169,7 @@ def spreads(run: Run) -> np.ndarray:
     return np.array(found)
 
 
-def shown(run: Run) -> tuple[np.ndarray, np.ndarray]:
+def shown_samples(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Features and labels of random training samples, as many of each class."""
     features, labels = _kept_features(run)
     order = np.random.default_rng(0).permutation(len(labels))

@@ -57,7 +57,7 @@ PROVENANCE: dict[str, Literal["text", "code", "guess"]] = {
 }
 
 
-def problem_of(loss: str, num_classes: int, temperature: float) -> NormalizedUFM | ContrastiveUFM:
+def model_on_spheres(loss: str, num_classes: int, temperature: float) -> NormalizedUFM | ContrastiveUFM:
     """The model on unit spheres, d = 16, n = 3."""
     if loss == CONTRASTIVE:
         return ContrastiveUFM(num_classes, PER_CLASS, DIM, temperature)
@@ -67,7 +67,7 @@ def problem_of(loss: str, num_classes: int, temperature: float) -> NormalizedUFM
 def collapse_value(loss: str, num_classes: int, temperature: float) -> float:
     """The loss at a simplex ETF, whether or not that is the minimum: ell(K tau/(K-1))."""
     if loss == CONTRASTIVE:
-        return problem_of(loss, num_classes, temperature).optimum().value
+        return model_on_spheres(loss, num_classes, temperature).optimum().value
     on_logits = losses.get(loss)
     assert isinstance(on_logits, LogitLoss)
     return float(on_logits.margin_value(num_classes * temperature / (num_classes - 1), num_classes))
@@ -80,7 +80,7 @@ def sweep_cells(
     points = [("K", count, 1.0) for count in sweep.classes] + [("tau", 3, tau) for tau in sweep.temperatures]
     for name, count, tau in points:
         for seed in seeds:
-            cell = Solve(problem_of(loss, count, tau), method, seed, OPTIONS)
+            cell = Solve(model_on_spheres(loss, count, tau), method, seed, OPTIONS)
             labels = {"loss": loss, "sweep": name, "K": count, "tau": tau, "seed": seed}
             yield Planned(cell, labels if method == DESCENT else {**labels, "method": method})
 

@@ -25,7 +25,7 @@ FLOOR = "the widest net fits 99 % of its random labels"
 
 
 @studies.add("normalized/random-labels")
-class RandomLabels(Study):
+class RandomLabelsOnSpheres(Study):
     """Training error and NC1 over the width of normalised ResNets."""
 
     figures = ("4",)

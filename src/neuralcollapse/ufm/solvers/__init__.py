@@ -7,6 +7,6 @@ recording and saving are shared.
 from ..results import Trace
 from . import methods as methods
 from .loop import Iterate, solve
-from .method import Method, methods_registry
+from .method import Method, solver_methods
 
-__all__ = ["Iterate", "Method", "Trace", "methods_registry", "solve"]
+__all__ = ["Iterate", "Method", "Trace", "solve", "solver_methods"]

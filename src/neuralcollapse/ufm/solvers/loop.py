@@ -15,7 +15,7 @@ from ..point import Point
 from ..problem import Problem
 from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, HistoryRow, Optimum, Outcome, Trace
 from .history import USUAL, HistoryRecorder, check_record, sparing_interval
-from .method import Method, methods_registry
+from .method import Method, solver_methods
 
 __all__ = ["Iterate", "SolveKeywords", "SolveOptions", "methods", "perturb", "solve"]
 
@@ -42,7 +42,7 @@ def methods(problem: Problem) -> list[str]:
     """The names of the methods that work on ``problem``."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be an unconstrained feature model, got {describe(problem)}")
-    return [name for name, method in methods_registry.items() if method.supports(problem)]
+    return [name for name, method in solver_methods.items() if method.supports(problem)]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def solve(
 def resolve_method(problem: Problem, method: str | Method) -> Method:
     """``method`` as an object that works on ``problem``."""
     known = methods(problem)
-    way = method if isinstance(method, Method) else methods_registry.create(method)
+    way = method if isinstance(method, Method) else solver_methods.create(method)
     if way.name not in known:
         raise ValueError(f"method {way.name!r} does not work on this model (known: {', '.join(known)})")
     return way

@@ -11,9 +11,9 @@ from ..objectives.base import Objective, State
 from ..point import Point
 from ..problem import Problem
 
-__all__ = ["Method", "methods_registry"]
+__all__ = ["Method", "solver_methods"]
 
-methods_registry: "Registry[type[Method]]" = Registry("method")
+solver_methods: "Registry[type[Method]]" = Registry("method")
 
 
 class Method(ABC):

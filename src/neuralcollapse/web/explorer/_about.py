@@ -10,7 +10,7 @@ from ..._support.files import JSONObject
 from ..._support.notation import typeset
 from ...losses import LogitLoss
 from ...ufm import Problem, methods, problems
-from ...ufm.solvers import methods_registry
+from ...ufm.solvers import solver_methods
 from . import _optimum, _solve
 from ._network import LARGEST_UPLOAD, SUFFIXES
 
@@ -32,11 +32,11 @@ def describe_page(results: bool, places: Sequence[str] = ()) -> JSONObject:
         "version": __version__,
         "results": results,
         "places": list(places),
-        "losses": [_describe_loss(name) for name, entry in losses.registry.items() if issubclass(entry, LogitLoss)],
+        "losses": [_describe_loss(name) for name, entry in losses.losses.items() if issubclass(entry, LogitLoss)],
         "models": {kind: [_describe_field(field) for field in declared] for kind, declared in models.items()},
         "model_words": {kind: MODEL_WORDS[kind] for kind in models},
         "methods": {kind: methods(_example(kind, declared)) for kind, declared in models.items()},
-        "method_summaries": {name: entry.summary for name, entry in methods_registry.items()},
+        "method_summaries": {name: entry.summary for name, entry in solver_methods.items()},
         "limits": {
             "optimum": asdict(_optimum.LIMITS),
             "solve": {**asdict(_solve.LIMITS), "max_iter": _solve.MAX_ITER, "seconds": _solve.MAX_SECONDS},

@@ -116,7 +116,7 @@ def problem_of(fields: Fields, limits: Limits) -> Problem:
     kind = fields.word("model", "regularized")
     known = models_by_fields()
     if kind not in known:
-        raise unknown_name("model", kind, list(known))
+        raise unknown_name("feature model", kind, list(known))
     classes = fields.integer("classes", minimum=2, maximum=limits.classes)
     per_class: int | list[int]
     if fields.has("counts"):

@@ -9,12 +9,12 @@ import torch
 
 from ...._support.checks import real
 from ...objectives.base import Objective, State
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["Adam"]
 
 
-@methods_registry.add("adam")
+@solver_methods.add("adam")
 @dataclass(frozen=True)
 class Adam(Method):
     """m, v: running means of grad and grad^2; x <- R_x(-rate m/sqrt(v)), tangent part (Kingma & Ba 2015).

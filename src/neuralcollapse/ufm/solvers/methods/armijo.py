@@ -8,7 +8,7 @@ import torch
 
 from ...objectives.base import Objective, State
 from ..line_search import step_below
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["Armijo"]
 
@@ -17,7 +17,7 @@ DROWNED = 1e3
 """A fall of so many units of rounding can still be told from none."""
 
 
-@methods_registry.add("armijo")
+@solver_methods.add("armijo")
 @dataclass(frozen=True)
 class Armijo(Method):
     """x <- R_x(-t grad): t is twice the step before, halved until f falls by 1e-4 t |grad|^2.

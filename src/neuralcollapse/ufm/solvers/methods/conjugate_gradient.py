@@ -9,12 +9,12 @@ import torch
 from ...._support.checks import flag
 from ...objectives.base import Objective, State, dot
 from ..line_search import search
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["ConjugateGradient"]
 
 
-@methods_registry.add("conjugate-gradient", "cg")
+@solver_methods.add("conjugate-gradient", "cg")
 @dataclass(frozen=True)
 class ConjugateGradient(Method):
     """d <- -M grad + beta d with Polak and Ribiere's beta >= 0, preconditioned by the block metric.

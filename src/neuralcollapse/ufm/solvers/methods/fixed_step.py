@@ -8,12 +8,12 @@ import torch
 
 from ...._support.checks import real
 from ...objectives.base import Objective, State
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["FixedStep", "Momentum"]
 
 
-@methods_registry.add("fixed-step")
+@solver_methods.add("fixed-step")
 @dataclass(frozen=True)
 class FixedStep(Method):
     """x <- R_x(-rate grad), in the plain metric; a rate above 2/curvature diverges, as it should."""
@@ -46,7 +46,7 @@ class FixedStep(Method):
             yield state
 
 
-@methods_registry.add("momentum", "heavy-ball")
+@solver_methods.add("momentum", "heavy-ball")
 @dataclass(frozen=True)
 class Momentum(FixedStep):
     """v <- momentum v + grad, x <- R_x(-rate v) (Polyak 1964)."""

@@ -10,14 +10,14 @@ import torch
 from ...._support.checks import integer
 from ...objectives.base import Objective, State, dot
 from ..line_search import search, step_below
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["GradientDescent"]
 
 TRIALS = 40
 
 
-@methods_registry.add("gradient-descent", "gd")
+@solver_methods.add("gradient-descent", "gd")
 @dataclass(frozen=True)
 class GradientDescent(Method):
     """x <- R_x(-t M grad), M the block metric's inverse.

@@ -10,12 +10,12 @@ from scipy.integrate import solve_ivp
 
 from ...._support.checks import real
 from ...objectives.base import Objective, State
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["GradientFlow"]
 
 
-@methods_registry.add("gradient-flow")
+@solver_methods.add("gradient-flow")
 @dataclass(frozen=True)
 class GradientFlow(Method):
     """An iteration is the time ``step``, which grows by ``growth`` up to ``longest``; errors stay below ``accuracy``.

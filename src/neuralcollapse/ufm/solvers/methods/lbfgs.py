@@ -12,7 +12,7 @@ from torch import Tensor
 from ...._support.checks import integer
 from ...objectives.base import Objective, State, dot
 from ..line_search import search, step_below
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["LBFGS"]
 
@@ -22,7 +22,7 @@ Pair = tuple[Tensor, Tensor, float]
 """A change of the point, the change of the gradient, and their inner product."""
 
 
-@methods_registry.add("lbfgs", "l-bfgs")
+@solver_methods.add("lbfgs", "l-bfgs")
 @dataclass(frozen=True)
 class LBFGS(Method):
     """d = -B grad, B built from the last ``memory`` pairs s = x' - x, y = grad' - grad (Liu and Nocedal 1989).

@@ -12,13 +12,13 @@ from ...objectives.base import Objective, State
 from ...objectives.logits import LogitObjective
 from ...point import Point
 from ...problem import Problem
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 from .trust_region import TrustRegion
 
 __all__ = ["Reduced"]
 
 
-@methods_registry.add("reduced")
+@solver_methods.add("reduced")
 @dataclass(frozen=True)
 class Reduced(Method):
     """f(W, H) = mean over groups i of f_1(W, H^i), f_1 the model with n = 1.

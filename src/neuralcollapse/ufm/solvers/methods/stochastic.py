@@ -12,12 +12,12 @@ from ...logit_problem import LogitProblem
 from ...objectives.base import Objective, State
 from ...objectives.logits import LogitObjective
 from ...problem import Problem
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["StochasticGradient"]
 
 
-@methods_registry.add("sgd")
+@solver_methods.add("sgd")
 @dataclass(frozen=True)
 class StochasticGradient(Method):
     """An iteration is one pass over all samples in random order, in batches.

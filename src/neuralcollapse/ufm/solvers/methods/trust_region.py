@@ -12,7 +12,7 @@ from torch import Tensor
 from ...._support.checks import flag
 from ...objectives.base import Objective, State, dot
 from ..line_search import backtrack
-from ..method import Method, methods_registry
+from ..method import Method, solver_methods
 
 __all__ = ["TrustRegion"]
 
@@ -34,7 +34,7 @@ class ModelStep:
     on_border: bool
 
 
-@methods_registry.add("trust-region", "tr")
+@solver_methods.add("trust-region", "tr")
 @dataclass(frozen=True)
 class TrustRegion(Method):
     """min over |s| <= radius of <grad, s> + <s, Hessian s>/2, approximately; lengths are those of the block metric.
