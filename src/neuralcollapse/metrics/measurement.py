@@ -340,7 +340,7 @@ class LayersMeasurement:
         for name in self._layers:
             report = self._options.named(self._recorders[name].report())
             notes = [*report.notes, *self._targets.notes, *self._rows.notes]
-            notes += [note for note in self._watch.notes if f"layer {name!r} " in note]
+            notes += [self._watch.notes[name]] if name in self._watch.notes else []
             notes += [] if self._team.note is None else [self._team.note]
             found[name] = replace(report, layer=name, notes=tuple(dict.fromkeys(notes)))
         return found
