@@ -9,6 +9,8 @@ from torch import nn
 
 import neuralcollapse as nc
 from neuralcollapse.integrations import CSVLogger, JSONLinesLogger, TensorBoardLogger, record_collapse
+from neuralcollapse.metrics.inputs import NonFiniteError
+from neuralcollapse.metrics.processes import MeasuringTeam
 
 
 def setting():
@@ -84,10 +86,46 @@ def test_a_diverged_model_or_loss_ends_no_training(tmp_path, caplog):
             assert report.nc1 is None
             assert "finite" in report.reasons["nc1"]
             assert "nc1" in str(report)
+            assert (report.num_classes, report.dim, report.num_samples) == (3, 8, 0)
     rows = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [0, 1]
     assert [row["loss"] for row in rows] == [1.0, None]
     assert "must be finite" in caplog.text
+
+
+class Distances(nn.Module):
+    """A head without a weight."""
+
+    def forward(self, x):
+        return -torch.cdist(x, torch.eye(5, 8))
+
+
+@pytest.mark.parametrize(("options", "classes"), [({}, 3), ({"num_classes": 5}, 5)])
+def test_a_diverged_model_has_the_sizes_that_are_known(options, classes):
+    model, batches = setting()
+    weight = model[2].weight
+    with torch.no_grad():
+        weight[0, 0] = torch.nan  # of the classifier alone
+    report = record_collapse(model, batches, 0)
+    assert (report.num_classes, report.dim) == (3, 8)
+    custom = nn.Sequential(model[0], model[1], Distances())
+    with torch.no_grad():
+        custom[0].weight.fill_(torch.nan)
+    report = record_collapse(custom, batches, 0, layer="2", **options)
+    assert (report.num_classes, report.dim) == (classes, 8)
+
+
+def test_sizes_reach_processes_without_data():
+    class Second(MeasuringTeam):
+        """The second of two processes; the first has failed."""
+
+        def gather(self, value):
+            return [(True, "features must be finite", (3, 8)), value]
+
+    told = "in process 0: features must be finite"
+    with pytest.raises(NonFiniteError, match=told) as error, Second().failing_together():
+        pass
+    assert error.value.sizes == (3, 8)
 
 
 def test_a_line_that_a_killed_process_left_spoils_no_other(tmp_path):

@@ -231,6 +231,18 @@ TABLE = (
         ("web/report/test_report.py",),
     ),
     Mutation(
+        "web/report/_demo.py",
+        "since = int(epoch) if since is None else since",
+        "since = int(epoch)",
+        ("web/report/test_demo_story.py",),
+    ),
+    Mutation(
+        "web/explorer/_landscape.py",
+        '"exchange": boundary.exchange**2 / per_class',
+        '"exchange": boundary.exchange**2',
+        ("web/explorer/test_answers.py",),
+    ),
+    Mutation(
         "cli/_output/progress.py",
         "hours, minutes = divmod(minutes, 60)",
         "hours, minutes = divmod(minutes, 100)",

@@ -18,6 +18,7 @@ __all__ = [
     "describe",
     "flag",
     "integer",
+    "is_out_of_memory",
     "kind_and_line",
     "one_line",
     "positive_scale",
@@ -161,3 +162,13 @@ def positive_scale(name: str, value: object, *, or_zero: bool = False) -> float:
         raise ValueError(f"{name} must be {'at least' if or_zero else 'greater than'} 0, got {number:g}")
     zero = "0 or " if or_zero else ""
     raise ValueError(f"{name} must be {zero}between {SMALLEST_SCALE:g} and {LARGEST_SCALE:g}, got {describe(number)}")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is not enough memory, as Python's own does and torch's in words.
+
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    (True, True)
+    """
+    words = ("can't allocate memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in words)

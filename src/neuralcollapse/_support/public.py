@@ -19,7 +19,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, Literal
 
-from .checks import LARGEST, describe, unusual_tensor
+from .checks import LARGEST, describe, is_out_of_memory, unusual_tensor
 
 __all__ = ["explain", "explain_calls"]
 
@@ -113,8 +113,7 @@ def _impossible(
     call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any], error: Exception
 ) -> Exception | None:
     """The error for numbers of the right kind that cannot be computed with: too large, or a division by zero."""
-    signs = ("can't allocate memory", "Storage size calculation overflowed")
-    memory = isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
+    memory = is_out_of_memory(error)
     bound = inspect.signature(call).bind(*given, **named).arguments
     numeric = {name: value for name, value in bound.items() if isinstance(value, numbers.Number)}
     for name, value in numeric.items():

@@ -5,7 +5,8 @@ makes style sheets and charts of it. The same loss has the same colour and the s
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ __all__ = [
     "LossLook",
     "Mark",
     "class_colour",
+    "counting_bar",
     "look_of",
     "number",
     "plain_axes",
@@ -255,3 +257,15 @@ def _automatic(axis: "Axis") -> bool:
     from matplotlib.ticker import FixedLocator
 
     return not isinstance(axis.get_major_locator(), FixedLocator)
+
+
+@contextmanager
+def counting_bar(text: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """A bar on stderr with the time left, gone at the end; the function that it gives says that one more is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(text), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)

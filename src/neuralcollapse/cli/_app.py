@@ -12,6 +12,7 @@ from typing import Annotated
 import cyclopts
 
 from .. import __version__
+from .._support.checks import is_out_of_memory
 from .._support.registry import load_entries
 
 __all__ = ["Flag", "app", "main", "print_json"]
@@ -84,7 +85,7 @@ def _complain(error: Exception) -> int:
 
 def _fail(error: Exception) -> int:
     """What no check foresaw: one line, and the traceback in a file to report."""
-    memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+    memory = is_out_of_memory(error)
     text = "not enough memory for this" if memory else f"{type(error).__name__}: {error}"
     try:
         handle, path = tempfile.mkstemp(prefix="neuralcollapse-", suffix=".txt")

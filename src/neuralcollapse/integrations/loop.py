@@ -30,7 +30,8 @@ def record_collapse(
 ) -> CollapseReport:
     """Measure ``model`` on ``loader`` and write the report to the loggers; the model is left as it was.
 
-    A diverged model does not end the loop: nothing is written, and the report has no values but the reason.
+    A diverged model does not end the loop: nothing is written, and the report, on no samples, has no values but the
+    reason.
 
     Args:
         model: any module.
@@ -55,8 +56,10 @@ def record_collapse(
     try:
         report = measure_model(model, loader, **options)
     except NonFiniteError as error:
+        if error.sizes is None:
+            raise
         log.warning("neural collapse was not measured at %g: %s", step, error)
         names = [metric.name for metric in Settings(options.get("metrics")).chosen]
-        return CollapseReport(dict.fromkeys(names), dict.fromkeys(names, str(error)), 2, 1, 0, (str(error),))
+        return CollapseReport(dict.fromkeys(names), dict.fromkeys(names, str(error)), *error.sizes, 0, (str(error),))
     write_all(tuple(loggers), step, report, split, extra or {})
     return report

@@ -46,7 +46,13 @@ IGNORED = -100
 
 
 class NonFiniteError(ValueError):
-    """Features or a classifier hold NaN or infinity, or are too large to square: a model that has diverged."""
+    """Features or a classifier hold NaN or infinity, or are too large to square: a model that has diverged.
+
+    ``sizes`` are K and d, where a model was measured: K as its classifier has it, else as given, else by the labels
+    that came so far.
+    """
+
+    sizes: tuple[int, int] | None = None
 
 
 class FeatureRows:

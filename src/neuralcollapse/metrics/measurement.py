@@ -1,6 +1,7 @@
 """From batches that pass through a model to a report: what ``measure_model``, the callbacks and training feed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +16,7 @@ from .hooks.layers import LayerRows, LayersWatch
 from .hooks.run import ModelRun
 from .hooks.targets import Ignored, Targets, ignored_labels
 from .hooks.watch import HeadWatch
-from .inputs import IGNORED
+from .inputs import IGNORED, NonFiniteError
 from .processes import MeasuringTeam, Shares
 from .recorder import Recorder
 from .report.report import CollapseReport
@@ -121,6 +122,7 @@ class Measurement:
         self._recorder: Recorder | None = None
         self._head: SharedHead | None = None
         self._shift: bool | None = None
+        self._shown_classes = 2
         self.precision = torch.float64
         """The coarsest dtype on the way to the latest features."""
         self.notes: dict[str, None] = {}
@@ -141,7 +143,8 @@ class Measurement:
         if self._recorder is None:
             self._meet(self.head(rows[0].shape[1]))
         assert self._recorder is not None
-        self._recorder.add(*rows, self.precision)
+        with self._telling_sizes():
+            self._recorder.add(*rows, self.precision)
         if self._shown is not None:
             self._shown(*rows)
 
@@ -150,7 +153,8 @@ class Measurement:
         assert self._recorder is not None
         rows = self.rows(labels, None)
         if rows is not None:
-            self._recorder.add_again(*rows)
+            with self._telling_sizes():
+                self._recorder.add_again(*rows)
 
     def finish(self) -> bool:
         """End the first run; whether this process is to run the same batches again."""
@@ -169,13 +173,15 @@ class Measurement:
             raise ValueError("loader holds no batches")
         if self._shares is not None:
             self._shares.restart()
-        return self._recorder.finish_first_pass()
+        with self._telling_sizes():
+            return self._recorder.finish_first_pass()
 
     def report(self) -> CollapseReport:
         """The report, with the layer and what was done to labels and features."""
         assert self._recorder is not None
         assert self._head is not None
-        report = self._options.named(self._recorder.report())
+        with self._telling_sizes():
+            report = self._options.named(self._recorder.report())
         notes = [*report.notes, *self._targets.notes, *self.notes]
         if self._team.note is not None:
             notes.append(self._team.note)
@@ -185,6 +191,17 @@ class Measurement:
     def weight(self) -> Tensor | None:
         """The classifier's weight as it was measured, if it has one."""
         return None if self._head is None else self._head.weight
+
+    @contextmanager
+    def _telling_sizes(self) -> Iterator[None]:
+        """Features or weights that are not finite still have their sizes."""
+        try:
+            yield
+        except NonFiniteError as error:
+            assert self._head is not None
+            rows = None if self._head.weight is None else self._head.weight.shape[0]
+            error.sizes = rows or self._num_classes or self._shown_classes, self._head.dim
+            raise
 
     # one batch ----------------------------------------------------------------------------------------------
 
@@ -197,7 +214,9 @@ class Measurement:
         if not raw.numel():
             return None
         kept = None if self._shares is None or not raw.ndim else self._shares.own(raw.shape[0])
-        caught = self._watch.caught(again, self._targets.seen(raw))
+        seen = self._targets.seen(raw)
+        self._shown_classes = max(self._shown_classes, seen or 0)
+        caught = self._watch.caught(again, seen)
         self.precision = caught.precision
         if self._watch.later is not None:
             self.notes[self._watch.later] = None
@@ -340,7 +359,7 @@ class LayersMeasurement:
         for name in self._layers:
             report = self._options.named(self._recorders[name].report())
             notes = [*report.notes, *self._targets.notes, *self._rows.notes]
-            notes += [note for note in self._watch.notes if f"layer {name!r} " in note]
+            notes += [self._watch.notes[name]] if name in self._watch.notes else []
             notes += [] if self._team.note is None else [self._team.note]
             found[name] = replace(report, layer=name, notes=tuple(dict.fromkeys(notes)))
         return found

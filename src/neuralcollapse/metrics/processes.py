@@ -53,13 +53,18 @@ class MeasuringTeam:
             yield
         except Exception as error:
             mine = error
-        told = None if mine is None else (isinstance(mine, NonFiniteError), str(mine))
+        sizes = mine.sizes if isinstance(mine, NonFiniteError) else None
+        told = None if mine is None else (isinstance(mine, NonFiniteError), str(mine), sizes)
         errors = self.gather(told)
         if mine is not None:
             raise mine
         for rank, error in enumerate(errors):
             if error is not None:
-                raise (NonFiniteError if error[0] else RuntimeError)(f"in process {rank}: {error[1]}")
+                diverged, text, sizes = error
+                raised = (NonFiniteError if diverged else RuntimeError)(f"in process {rank}: {text}")
+                if isinstance(raised, NonFiniteError):
+                    raised.sizes = sizes
+                raise raised
 
 
 def team_of(reduce: object, loader: object) -> MeasuringTeam:

@@ -240,6 +240,13 @@ def test_the_phases_are_the_librarys(client, loss, bias):
         assert found["boundary"]["first_order"] is True
     if bias is not None:
         assert found["boundary"] is None
+        return
+    # On either side of the line that is drawn, the model itself has the one and the other minimum.
+    line = found["boundary"]["exchange"]
+    for share, regime in ((0.99, "neural collapse"), (1.01, "zero")):
+        assert RegularizedUFM(loss, 30, 4, 40, share * line, 1.0).optimum().regime == regime
+    assert found["boundary"]["zero_stable_above"] == pytest.approx(diagram.boundary.zero_stable_above**2 / 4)
+    assert found["boundary"]["collapse_exists_below"] == pytest.approx(diagram.boundary.collapse_exists_below**2 / 4)
 
 
 def test_results_are_read(client):

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from ..._support.checks import integer
 from ..._support.machine import running_ray, worker_pool
+from ..._support.theme import counting_bar
 from .shards import Shard
 
 __all__ = ["EngineName", "ShardProgress", "in_order", "reported", "worker_count"]
@@ -94,10 +95,5 @@ def reported(progress: bool | ShardProgress, total: int) -> Iterator[Callable[[]
     elif not progress:
         yield lambda: None
     else:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda: bar.advance(task)
+        with counting_bar("measuring", total) as tick:
+            yield tick

@@ -70,7 +70,8 @@ class LayersWatch:
 
     def __init__(self, model: nn.Module, layers: Mapping[str, nn.Module]):
         self.caught: dict[str, Tensor] = {}
-        self.notes: dict[str, None] = {}
+        self.notes: dict[str, str] = {}
+        """What a reader should know of a layer, by its name."""
         self._precisions: dict[str, torch.dtype] = {}
         self._coarsest = torch.float64
         self._layers = dict(layers)
@@ -96,7 +97,7 @@ class LayersWatch:
             tensor = first_tensor(output)
             again = self.caught.pop(name, None) is not None
             if again:
-                self.notes[AGAIN.format(name)] = None
+                self.notes[name] = AGAIN.format(name)
             if tensor is not None:
                 self._see(tensor)
                 self._precisions[name] = self._coarsest

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from ..._support.checks import describe, flag, integer
+from ..._support.theme import counting_bar
 from ..inputs import length_of
 from .batches import Again, Batch, Batches, BatchReader, RawLabels, to_device
 from .heads import unwrapped
@@ -191,12 +192,13 @@ class ModelRun:
         return again
 
     def _tracked(self) -> Iterable[Batch]:
-        if not self._progress:
-            return self.loader
-        from rich.console import Console
-        from rich.progress import track
+        return self._counted() if self._progress else self.loader
 
+    def _counted(self) -> Iterator[Batch]:
         total = length_of(self.loader)
         if self.limit is not None:
             total = self.limit if total is None else min(total, self.limit)
-        return track(self.loader, "measuring", total=total, console=Console(stderr=True), transient=True)
+        with counting_bar("measuring", total) as tick:
+            for batch in self.loader:
+                yield batch
+                tick()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..._support.files import JSONObject
 from ..._support.numerics import svd
-from ...metrics import METRICS, CollapseReport
+from ...metrics import METRICS, ClassStatistics, CollapseReport
 from ...metrics.report.gauges import gauges, headline
 
 __all__ = ["METRIC_WORDS", "describe_network"]
@@ -133,9 +133,9 @@ def _layer_facts(layers: Mapping[str, CollapseReport] | None) -> list[JSONObject
 
 
 def _views(features: SampleRows, labels: ClassLabels, weight: Tensor | None, classes: int) -> JSONObject:
-    counts = torch.bincount(labels, minlength=classes)[:classes].double()
-    sums = torch.zeros(classes, features.shape[1], dtype=torch.float64).index_add_(0, labels, features)
-    means = sums / counts.clamp(min=1)[:, None]
+    statistics = ClassStatistics(classes, features.shape[1], passes=2)
+    statistics.update(features, labels)
+    counts, means = statistics.counts, statistics.means
     centre = features.mean(0)
     rows = None if weight is None else weight.detach().to("cpu").to(torch.float64)
     present = (counts > 0)[:SHOWN_CLASSES]
