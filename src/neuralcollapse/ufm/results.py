@@ -35,7 +35,7 @@ Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle", "
 """How a solve ended."""
 
 HistoryRow = dict[str, float | None]
-"""A recorded iteration: its number, the seconds since the start, and the columns asked for; None for no finite value."""
+"""A recorded iteration: its number, the seconds since the start, the columns asked for; None for no finite value."""
 HistoryColumn = list[float | None]
 """A column of a history, one entry a recorded iteration."""
 

@@ -1,10 +1,12 @@
 """Normalised models with more classes than a simplex has room for: never beaten by many starts, and reached."""
 
 import math
+from itertools import combinations_with_replacement
 
 import pytest
 
 from neuralcollapse.ufm import NormalizedUFM, solve
+from neuralcollapse.ufm.normalized.optimum import best_sizes, simplices_value
 
 
 def best_of(problem, starts=6):
@@ -32,6 +34,27 @@ def test_the_best_code_is_reached_and_not_beaten(classes, dim, temperature, regi
     assert not optimum.proved
     assert problem.value(optimum.point) == pytest.approx(optimum.value, rel=1e-12)
     assert best_of(problem) == pytest.approx(optimum.value, rel=1e-8)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.7, 2.0, 6.0, 40.0, 900.0])
+def test_the_best_simplices_are_those_of_all_partitions(temperature):
+    for classes in range(5, 19):
+        for dim in range(classes // 2 + 1, classes - 1):
+            spare = combinations_with_replacement(range(2 * dim - classes + 1), classes - dim)
+            listed = [[2 + more for more in one] for one in spare if sum(one) == 2 * dim - classes]
+            best = best_sizes(classes, classes - dim, temperature)
+            assert sorted(best) in listed
+            least = min(simplices_value(sizes, temperature) for sizes in listed)
+            assert simplices_value(best, temperature) == pytest.approx(least, rel=1e-14, abs=0)
+
+
+def test_many_classes_have_their_best_simplices():
+    """Too many partitions to compare: near-equal sizes at a low temperature, one large simplex at a high one."""
+    assert best_sizes(200, 50, 0.1) == [4] * 50
+    assert best_sizes(201, 50, 0.1) == [5, *[4] * 49]
+    assert best_sizes(1000, 300, 30.0) == [402, *[2] * 299]
+    optimum = NormalizedUFM("ce", 200, 1, 150, 1.0).optimum()
+    assert optimum.value == pytest.approx(simplices_value(best_sizes(200, 50, 1.0), 1.0), rel=1e-12)
 
 
 def test_formulas_of_the_sheet():
