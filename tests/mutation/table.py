@@ -269,7 +269,7 @@ TABLE = (
         "if above is not None and number < above:",
         SUPPORT,
     ),
-    Mutation("_support/files.py", "if UNFINISHED.fullmatch(left.name):", "if True:", ("support/test_locks.py",)),
+    Mutation("_support/files.py", "if UNFINISHED.fullmatch(name):", "if True:", ("support/test_locks.py",)),
     Mutation("_support/files.py", "temporary.chmod(0o666 & ~mask)", "temporary.chmod(0o666)", SUPPORT),
     Mutation(
         "_support/files.py",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..._support.files import JSONObject, damaged, digests, locked, sealed, unsealed, write_json
+from ..._support.files import JSONObject, damaged, digests, locked, remove_unfinished, sealed, unsealed, write_json
 from .._cells import Cell
 from .forecast import CellProgress
 
@@ -73,8 +73,7 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Keep other processes from running cells in the same folder; ValueError if one does already."""
         with locked(self.folder):
-            for left in self.folder.rglob(".*.tmp"):  # of a run that was killed while it wrote
-                left.unlink(missing_ok=True)
+            remove_unfinished(self.folder)
             yield
 
 
@@ -94,7 +93,7 @@ def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
         now = time.monotonic()
         if now - last >= 1.0:
             last = now
-            part = folder / f".{PROGRESS}.tmp"
+            part = folder / f".{PROGRESS}.{os.getpid():08d}.tmp"  # named as all unfinished files are
             part.write_text(json.dumps(asdict(spent(fraction))), encoding="utf-8")
             part.replace(folder / PROGRESS)
 
