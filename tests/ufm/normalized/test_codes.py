@@ -16,21 +16,22 @@ def best_of(problem, starts=6):
 
 
 @pytest.mark.parametrize(
-    ("classes", "dim", "temperature", "regime"),
+    ("classes", "dim", "temperature", "regime", "simplices"),
     [
-        (6, 3, 0.5, "cross-polytope"),
-        (6, 3, 5.0, "cross-polytope"),
-        (5, 2, 2.0, "polygon"),
-        (8, 2, 0.7, "polygon"),
-        (4, 2, 3.0, "cross-polytope"),
-        (6, 4, 0.5, "orthogonal simplices 3+3"),
-        (6, 4, 2.0, "orthogonal simplices 4+2"),
+        (6, 3, 0.5, "cross-polytope", None),
+        (6, 3, 5.0, "cross-polytope", None),
+        (5, 2, 2.0, "polygon", None),
+        (8, 2, 0.7, "polygon", None),
+        (4, 2, 3.0, "cross-polytope", None),
+        (6, 4, 0.5, "orthogonal simplices", [3, 3]),
+        (6, 4, 2.0, "orthogonal simplices", [4, 2]),
     ],
 )
-def test_the_best_code_is_reached_and_not_beaten(classes, dim, temperature, regime):
+def test_the_best_code_is_reached_and_not_beaten(classes, dim, temperature, regime, simplices):
     problem = NormalizedUFM("ce", classes, 2, dim, temperature)
     optimum = problem.optimum()
-    assert optimum.regime == regime
+    facts = optimum.to_dict()
+    assert (facts["regime"], facts["simplices"]) == (regime, simplices)
     assert not optimum.proved
     assert problem.value(optimum.point) == pytest.approx(optimum.value, rel=1e-12)
     assert best_of(problem) == pytest.approx(optimum.value, rel=1e-8)

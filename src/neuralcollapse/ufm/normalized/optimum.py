@@ -8,6 +8,7 @@ reaches it with features that spread: then the minimum does not depend on tau.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from ... import frames
 from ..._support.numerics import root
 from ...frames.simplex import fourier_modes
 from ...losses import CrossEntropy, LogitLoss, SquaredError, logit_loss
-from ..results import Optimum, mean_margin, one_feature_a_class
+from ..results import Optimum, Regime, mean_margin, one_feature_a_class
 
 if TYPE_CHECKING:
     from .model import NormalizedUFM
@@ -96,16 +97,17 @@ def _code_optimum(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
         )
     note = "the lowest value known: found numerically, not proved"
     if dim == 2 and count > 4:
-        regime, rows = "polygon", frames.softmax_code(count, 2)
+        regime, rows, sizes = "polygon", frames.softmax_code(count, 2), None
     elif count == 2 * dim:
-        regime, rows = "cross-polytope", frames.orthogonal_simplices([2] * dim)
+        regime, rows, sizes = "cross-polytope", frames.orthogonal_simplices([2] * dim), None
     else:
         sizes = best_sizes(count, count - dim, problem.temperature)
-        regime, rows = "orthogonal simplices " + "+".join(map(str, sizes)), frames.orthogonal_simplices(sizes)
+        regime, rows = "orthogonal simplices", frames.orthogonal_simplices(sizes)
         note = "the best orthogonal simplices; lower points are known for some sizes and temperatures"
     logits = problem.temperature * rows @ rows.T
     value = float(loss(logits, torch.arange(count)))
-    return _unit_optimum(problem, value, regime, mean_margin(logits), lambda: rows, proved=False, note=note)
+    best = _unit_optimum(problem, value, regime, mean_margin(logits), lambda: rows, proved=False, note=note)
+    return best if sizes is None else replace(best, simplices=tuple(sizes))
 
 
 def best_sizes(count: int, parts: int, temperature: float) -> list[int]:
@@ -263,7 +265,7 @@ def _etf_rows(problem: "NormalizedUFM") -> Tensor:
 def _unit_optimum(
     problem: "NormalizedUFM",
     value: float,
-    regime: str,
+    regime: Regime,
     margin: float,
     classifier: Callable[[], Tensor],
     features: Callable[[Tensor], Tensor] | None = None,
