@@ -196,6 +196,34 @@ def test_get_of_plain_files(server, tmp_path, monkeypatch, mnist_writer):
     assert len(get("mnist", tmp_path / "root", mirror=server.url)) == 4
 
 
+def test_two_do_not_fetch_the_same_file(server, tmp_path, monkeypatch):
+    """The second is told of the first while that is at work, and finds its file afterwards."""
+    monkeypatch.setattr(sources["cifar100"], "downloads", (DOWNLOAD,))
+    server.files["file.bin"] = CONTENT
+
+    def again(*state):
+        with pytest.raises(ValueError, match="is writing here; wait for it"):
+            get("cifar100", tmp_path, mirror=server.url)
+
+    get("cifar100", tmp_path, mirror=server.url, progress=again)
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+    assert server.ranges == [None]
+
+    class Late:
+        """Another process finishes while the lock is waited for."""
+
+        def __enter__(self):
+            (tmp_path / "file.bin").write_bytes(CONTENT)
+
+        def __exit__(self, *_):
+            return None
+
+    (tmp_path / "file.bin").unlink()
+    monkeypatch.setattr(module, "locked", lambda *arguments: Late())
+    get("cifar100", tmp_path, mirror=server.url)
+    assert server.ranges == [None]
+
+
 def test_get_says_what_cannot_be_fetched(tmp_path):
     assert get("digits") == []
     with pytest.raises(DataError, match="has no official address"):

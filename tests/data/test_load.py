@@ -104,6 +104,8 @@ def test_hold_out_takes_its_share_of_every_class():
         ("exponential:ratio=1", [100] * 10),
         ("step:ratio=10", [100] * 5 + [10] * 5),
         ("step:ratio=20,minority=0.2", [100] * 8 + [5] * 2),
+        ("step:ratio=10,minority=0.99", [100] + [10] * 9),
+        ("step:ratio=10,minority=0.01", [100] * 9 + [10]),
     ],
 )
 def test_imbalances(imbalance, counts):

@@ -180,6 +180,12 @@ TABLE = (
     ),
     Mutation("data/imbalance.py", "self.ratio ** (-k / (num_classes - 1))", "self.ratio ** (-k / num_classes)", DATA),
     Mutation(
+        "data/imbalance.py",
+        "min(max(1, round(self.minority * num_classes)), num_classes - 1)",
+        "max(1, round(self.minority * num_classes))",
+        DATA,
+    ),
+    Mutation(
         "data/augmentation.py", "torch.randint(0, 2 * self.padding + 1,", "torch.randint(0, 2 * self.padding,", DATA
     ),
     Mutation("data/_formats/idx.py", "if stream.read(1):", "if False:", DATA),
@@ -275,7 +281,7 @@ TABLE = (
         "if above is not None and number < above:",
         SUPPORT,
     ),
-    Mutation("_support/files.py", "if UNFINISHED.fullmatch(left.name):", "if True:", ("support/test_locks.py",)),
+    Mutation("_support/files.py", "if UNFINISHED.fullmatch(name):", "if True:", ("support/test_locks.py",)),
     Mutation("_support/files.py", "temporary.chmod(0o666 & ~mask)", "temporary.chmod(0o666)", SUPPORT),
     Mutation(
         "_support/files.py",

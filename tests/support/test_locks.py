@@ -8,7 +8,16 @@ from itertools import pairwise
 
 import pytest
 
-from neuralcollapse._support.files import atomic_write, damaged, digests, locked, sealed, unsealed, write_text
+from neuralcollapse._support.files import (
+    atomic_write,
+    damaged,
+    digests,
+    locked,
+    remove_unfinished,
+    sealed,
+    unsealed,
+    write_text,
+)
 
 HOLD = "import sys, time; from neuralcollapse._support.files import locked\n"
 HOLD += "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
@@ -125,3 +134,29 @@ def test_what_a_killed_writer_left_is_removed(tmp_path):
     with locked(tmp_path):
         assert not any(path.exists() for path in unfinished)
     assert all(path.exists() for path in others)
+
+
+def test_what_another_writer_is_writing_is_left_to_it(tmp_path):
+    """A temporary file below a folder that another lock is held in, at any depth, and whoever cleans above it."""
+    run, cell = tmp_path / "run", tmp_path / "cells" / "key" / "run"
+    seen = []
+
+    def write(temporary):
+        with locked(tmp_path):
+            remove_unfinished(tmp_path)
+        seen.append(temporary.exists())
+        temporary.write_text("whole")
+
+    for folder in (run, cell):
+        with locked(folder):
+            write_text(folder / "notes", "")
+            atomic_write(folder / "result", write)
+            atomic_write(folder / "checkpoints" / "result", write)
+        assert (folder / "result").read_text() == (folder / "checkpoints" / "result").read_text() == "whole"
+    assert all(seen)
+    left = cell / "checkpoints" / ".a.safetensors.abcdefgh.tmp"
+    left.write_text("x")
+    with locked(tmp_path):
+        assert left.exists()
+        remove_unfinished(tmp_path)
+    assert not left.exists()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from neuralcollapse.training import Plan, Progress, Run, TrainingStopped, train
+from neuralcollapse.training import Plan, Progress, Run, TrainingStopped, checkpoint_path, train
 from neuralcollapse.training import _checkpoints as state_module
 from neuralcollapse.training._checkpoints import pack, unpack
 
@@ -98,6 +98,16 @@ def test_killed_twenty_times_it_ends_in_the_same_bits(tmp_path):
     best = [run.model("best").state_dict() for run in (killed, whole)]
     assert all(torch.equal(best[0][name], best[1][name]) for name in best[0])
     assert not list(killed.folder.rglob("*.tmp"))
+
+
+def test_the_last_checkpoints_are_kept_however_many_digits_they_have(tmp_path):
+    places = [(999_999, 0), (999_999, 99_999_999), (999_999, 100_000_000), (1_000_000, 0), (1_000_000, 7)]
+    for epoch, step in places:
+        state_module.write_checkpoint(tmp_path, state_module.Checkpoint(epoch, step, {}), keep=2)
+        newest = state_module.latest(tmp_path, print)
+        assert newest is not None
+        assert (newest.epoch, newest.step) == (epoch, step)
+    assert set(tmp_path.glob("*.json")) == {checkpoint_path(tmp_path, epoch, step) for epoch, step in places[-2:]}
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "state", "missing"])

@@ -34,6 +34,7 @@ __all__ = [
     "json_number",
     "json_text",
     "locked",
+    "remove_unfinished",
     "sealed",
     "unsealed",
     "write_bytes",
@@ -211,9 +212,7 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
     place.mkdir(parents=True, exist_ok=True)
     file = _acquire_lock(place, place / name)
     if name == LOCK:
-        for left in (*place.glob(".*.tmp"), *place.glob("*/.*.tmp")):  # of a process that was killed while it wrote
-            if UNFINISHED.fullmatch(left.name):
-                left.unlink(missing_ok=True)
+        remove_unfinished(place, levels=1)
     try:
         yield
     finally:
@@ -226,6 +225,25 @@ def locked(folder: str | os.PathLike[str], name: str = LOCK) -> Iterator[None]:
                 place.rmdir()
 
 
+def remove_unfinished(folder: Path, levels: float = math.inf) -> None:
+    """Remove what killed processes were writing in ``folder``, whose lock is held, and up to ``levels`` below it.
+
+    A subfolder with a lock of its own is left alone: its writer is at work, or the next one removes what there is.
+    """
+    for place, below, names in os.walk(folder):
+        here = Path(place)
+        depth = len(here.relative_to(folder).parts)
+        if depth == levels:
+            below.clear()
+        if depth and (here / LOCK).exists():  # looked at after the names: what its writer begins now is not among them
+            below.clear()
+            continue
+        for name in names:
+            if UNFINISHED.fullmatch(name):
+                with suppress(OSError):
+                    (here / name).unlink(missing_ok=True)
+
+
 def _acquire_lock(folder: Path, path: Path) -> TextIOWrapper:
     while True:
         file = path.open("a+", encoding="utf-8")
@@ -236,7 +254,7 @@ def _acquire_lock(folder: Path, path: Path) -> TextIOWrapper:
         except BlockingIOError:
             holder = _holder(file)
             file.close()
-            raise ValueError(f"{folder}: {holder} is writing here; wait for it or name another --out") from None
+            raise ValueError(f"{folder}: {holder} is writing here; wait for it or name another folder") from None
         except OSError:
             return file
         if _is_same_file(file, path):

@@ -149,7 +149,7 @@ def class_colour(label: int) -> str:
     return CLASSES[label % len(CLASSES)]
 
 
-REGIMES = {
+REGIME_COLOURS = {
     "zero": GREY,
     "neural collapse": BLUE,
     "neural collapse with a common direction": SKY,
@@ -162,7 +162,7 @@ REGIMES = {
 
 def regime_colour(regime: str) -> str:
     """The colour of a regime in a phase diagram, the same as in the explorer."""
-    return REGIMES.get(regime, GREEN)
+    return REGIME_COLOURS.get(regime, GREEN)
 
 
 def plain_axes(axes: "Axes") -> None:

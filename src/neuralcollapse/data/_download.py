@@ -6,9 +6,10 @@ import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from .._support.files import locked
 from ._archive import extract_members
 from ._check import md5_of
 from ._errors import DataError
@@ -35,7 +36,8 @@ def get(
     """Fetch what is missing of the data set ``name`` into ``root``, and return its files.
 
     ``mirror`` replaces the official address up to the file name. ``progress(file, bytes so far, bytes in
-    all)`` is called as the download goes on. Files are taken only if their MD5 is the published one.
+    all)`` is called as the download goes on. Files are taken only if their MD5 is the published one. Where another
+    process fetches the same, a ValueError names it.
     """
     key, arguments = sources.parse(name)
     source = sources[key](**arguments)
@@ -48,19 +50,35 @@ def get(
         raise DataError(f"say where {key} shall go (root, --root or the variable NEURALCOLLAPSE_DATA)")
     for download in source.downloads:
         targets = {file.path: (folder / file.path, file.md5) for file in download.gives}
-        if all(path.is_file() and md5_of(path) == md5 for path, md5 in targets.values()):
+        if _are_whole(targets):
             continue
         url = download.url if mirror is None else f"{mirror.rstrip('/')}/{download.file_name}"
-        packed = folder / ".neuralcollapse" / "downloads" / download.file_name
-        fetch(url, packed, download, progress)
-        if download.is_archive:
-            extract_members(packed, targets, EXPANSION * download.size)
-            packed.unlink()
-        else:
-            target, _ = next(iter(targets.values()))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(packed, target)
+        own = folder / ".neuralcollapse"
+        with locked(own, f".{download.file_name}.lock"):
+            if not _are_whole(targets):  # they may have come while the lock was another's
+                _fetch_into(targets, url, own / "downloads" / download.file_name, download, progress)
     return source.locate(folder) or []
+
+
+FetchedFiles = Mapping[str, tuple[Path, str]]
+"""Where the files of a download go, and their MD5, by their official paths."""
+
+
+def _are_whole(targets: FetchedFiles) -> bool:
+    return all(path.is_file() and md5_of(path) == md5 for path, md5 in targets.values())
+
+
+def _fetch_into(
+    targets: FetchedFiles, url: str, packed: Path, download: Download, progress: DownloadProgress | None
+) -> None:
+    fetch(url, packed, download, progress)
+    if download.is_archive:
+        extract_members(packed, targets, EXPANSION * download.size)
+        packed.unlink()
+    else:
+        target, _ = next(iter(targets.values()))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(packed, target)
 
 
 def fetch(url: str, target: Path, download: Download, progress: DownloadProgress | None = None) -> None:

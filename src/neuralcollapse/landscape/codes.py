@@ -1,7 +1,7 @@
 """Which code more classes than dimensions take on spheres, over the temperature."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import numpy as np
 from .._support.checks import integer, positive_scale
 from .._support.numerics import root
 from .._support.theme import plain_axes, series_colour
-from ..ufm.normalized.optimum import partitions, simplices_value
+from ..ufm.normalized.optimum import simplices_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,6 +115,18 @@ def code_diagram(num_classes: int, dim: int, temperatures: Sequence[float] | np.
     ]
     named = tuple(tuple(code) for code in codes)
     return CodeDiagram(count, dim, tuple(grid), named, values, tuple(tuple(code) for code in best), tuple(changes))
+
+
+def partitions(count: int, parts: int, largest: int | None = None) -> Iterator[list[int]]:
+    """All ways to write ``count`` as a sum of ``parts`` numbers >= 2, falling."""
+    top = min(count - 2 * (parts - 1), count if largest is None else largest)
+    if parts == 1:
+        if 2 <= count <= top:
+            yield [count]
+        return
+    for first in range(top, 1, -1):
+        for rest in partitions(count - first, parts - 1, first):
+            yield [first, *rest]
 
 
 def _exchange(pair: tuple[list[int], list[int]], low: float, high: float) -> float:

@@ -17,7 +17,7 @@ from .._support.numerics import svd
 from ..data import load
 from ..frames import simplex_etf
 from ..models import create
-from ..training import Plan, Progress, closed_form_loss, measured_epochs, read_checkpoint, train
+from ..training import Plan, Progress, checkpoint_path, closed_form_loss, measured_epochs, read_checkpoint, train
 from ..ufm import RegularizedUFM
 from ._cells import Report, Solve, Train
 from ._common.plans import METRICS
@@ -79,7 +79,7 @@ def _features_over_training(plan: Plan, folder: Path, watched: tuple[int, ...], 
     images = [data.train.batch(member)[0] for member in members]
     states: dict[int, Any] = {0: model.state_dict()}
     for epoch in sorted(measured_epochs(plan)):
-        states[epoch] = read_checkpoint(folder / "checkpoints" / f"{epoch:06d}-00000000.json").state["model"]
+        states[epoch] = read_checkpoint(checkpoint_path(folder / "checkpoints", epoch)).state["model"]
     frames = []
     for epoch, state in states.items():
         model.load_state_dict(state)

@@ -7,7 +7,7 @@ True
 """
 
 from .._support.public import explain_calls
-from ._checkpoints import Checkpoint, TrainingStopped, read_checkpoint
+from ._checkpoints import Checkpoint, TrainingStopped, checkpoint_path, read_checkpoint
 from ._train import measured_epochs, train
 from ._trainer import Progress
 from .matching import closed_form_loss, matching_model
@@ -23,6 +23,7 @@ __all__ = [
     "RiemannianSGD",
     "Run",
     "TrainingStopped",
+    "checkpoint_path",
     "closed_form_loss",
     "matching_model",
     "measured_epochs",

@@ -8,6 +8,7 @@ The JSON file is written last: a checkpoint without it does not exist. A damaged
 import errno
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from .._support.checks import one_line
+from .._support.checks import integer, one_line
 from .._support.files import digest, write_bytes, write_text
 
 __all__ = [
     "Checkpoint",
     "TrainingStopped",
+    "checkpoint_path",
     "latest",
     "pack",
     "read_checkpoint",
@@ -88,15 +90,20 @@ def tensors_bytes(tensors: dict[str, Tensor]) -> bytes:
     return save(tensors)
 
 
+def checkpoint_path(folder: str | Path, epoch: int, step: int = 0) -> Path:
+    """The JSON file of the checkpoint in ``folder`` after so many epochs, and ``step`` steps of the next one."""
+    return Path(folder) / f"{integer('epoch', epoch, minimum=0):06d}-{integer('step', step, minimum=0):08d}.json"
+
+
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     """Write a checkpoint, then remove all but the last ``keep``."""
     tensors: dict[str, Tensor] = {}
     state = pack(checkpoint.state, tensors)
-    path = folder / f"{checkpoint.epoch:06d}-{checkpoint.step:08d}.safetensors"
-    checksum = write_state(path, tensors)
+    path = checkpoint_path(folder, checkpoint.epoch, checkpoint.step)
+    checksum = write_state(path.with_suffix(".safetensors"), tensors)
     body = json.dumps({"epoch": checkpoint.epoch, "step": checkpoint.step, "tensors": checksum, "state": state})
     text = json.dumps({"digest": digest(body.encode()), "body": body})
-    write_text(path.with_suffix(".json"), text)
+    write_text(path, text)
     for old in _newest_first(folder)[keep:]:
         old.unlink(missing_ok=True)
         old.with_suffix(".safetensors").unlink(missing_ok=True)
@@ -140,8 +147,13 @@ def like(tensor: Tensor, model: Tensor) -> Tensor:
     return torch.empty_like(model, dtype=tensor.dtype).copy_(tensor)
 
 
+NAME = re.compile(r"(\d+)-(\d+)\.json")
+
+
 def _newest_first(folder: Path) -> list[Path]:
-    return sorted(folder.glob("[0-9]*-[0-9]*.json"), reverse=True)
+    named = ((NAME.fullmatch(path.name), path) for path in folder.glob("*.json"))
+    places = {path: (int(found[1]), int(found[2])) for found, path in named if found}
+    return sorted(places, key=lambda path: places[path], reverse=True)
 
 
 class TrainingStopped(RuntimeError):  # noqa: N818 (it says what happened)

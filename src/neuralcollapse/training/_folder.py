@@ -131,8 +131,6 @@ class RunFolder:
             self.written = found.state["metrics_bytes"]
         where = f"epoch {self.trainer.epoch}, step {self.trainer.step}" if found else "the start"
         if self.trainer.team.leads:
-            for leftover in self.checkpoints.glob(".*.tmp"):
-                leftover.unlink(missing_ok=True)
             with writing(self.folder), self.metrics.open("ab") as file:
                 file.truncate(self.written)
             if found is None:

@@ -10,7 +10,7 @@ from .problem import Problem, ProblemLinearization, problems
 from .regression import CriticalPoint, RegressionUFM
 from .regularized import RegularizedUFM
 from .regularized.fixed_head import fixed_head_optimum
-from .results import Certificate, Optimum, Outcome, Trace, Verdict
+from .results import Certificate, Optimum, Outcome, Regime, Trace, Verdict
 from .solvers import Iterate, solve
 from .solvers.loop import methods
 from .solvers.many import solve_many
@@ -26,6 +26,7 @@ __all__ = [
     "Point",
     "Problem",
     "ProblemLinearization",
+    "Regime",
     "RegressionUFM",
     "RegularizedUFM",
     "Trace",

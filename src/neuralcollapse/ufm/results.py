@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-__all__ = ["Certificate", "HistoryColumn", "HistoryRow", "Optimum", "Outcome", "Trace", "Verdict"]
+__all__ = ["Certificate", "HistoryColumn", "HistoryRow", "Optimum", "Outcome", "Regime", "Trace", "Verdict"]
 
 Verdict = Literal["global minimum", "strict saddle", "not a critical point", "undecided"]
 """What kind of point it is."""
@@ -34,8 +34,30 @@ UNDECIDED: Final = "undecided"
 Outcome = Literal["converged", "max_iter", "max_seconds", "stalled", "saddle", "diverged"]
 """How a solve ended."""
 
+Regime = Literal[
+    "zero",
+    "neural collapse",
+    "neural collapse with a common direction",
+    "orthogonal frame",
+    "low rank",
+    "broken symmetry",
+    "spread",
+    "orthogonal features",
+    "imbalanced collapse",
+    "minority collapse",
+    "convex program",
+    "interpolation",
+    "polygon",
+    "cross-polytope",
+    "orthogonal simplices",
+    "equal classifiers",
+    "fixed head",
+    "shrunken targets",
+]
+"""Which solution an optimum is."""
+
 HistoryRow = dict[str, float | None]
-"""A recorded iteration: its number, the seconds since the start, and the columns asked for; None for no finite value."""
+"""A recorded iteration: its number, the seconds since the start, the columns asked for; None for no finite value."""
 HistoryColumn = list[float | None]
 """A column of a history, one entry a recorded iteration."""
 
@@ -54,23 +76,26 @@ class Optimum:
     ``regime`` names which solution it is. ``proved`` says whether it is proved to be global; where it is ``False``
     (a few corners, named in ``note``) it is the lowest value known. ``logit_scale`` is z_true - z_other at the class
     means (the coefficient of I - 11'/K in the class logits), norms are of one row (root mean square where the rows
-    differ), ``bias`` is the value of every entry (``None`` without a bias or where entries differ).
+    differ), ``bias`` is the value of every entry (``None`` without a bias or where entries differ). ``simplices`` are
+    the numbers of classes of orthogonal simplices, falling.
     """
 
     value: float
-    regime: str
+    regime: Regime
     logit_scale: float
     weight_norm: float | None
     feature_norm: float
     bias: float | None = None
     proved: bool = True
     note: str = ""
+    simplices: tuple[int, ...] | None = None
     build_point: Callable[[], Point] = field(repr=False, kw_only=True)
     build_grams: Callable[[], tuple[Tensor, Tensor]] = field(repr=False, kw_only=True)
 
     def __repr__(self) -> str:
+        regime = self.regime if self.simplices is None else f"{self.regime} {'+'.join(map(str, self.simplices))}"
         return (
-            f"Optimum({self.regime}, value {self.value:.10g}, logit scale {self.logit_scale:.6g}, "
+            f"Optimum({regime}, value {self.value:.10g}, logit scale {self.logit_scale:.6g}, "
             f"{'proved' if self.proved else 'not proved'})"
         )
 
@@ -96,7 +121,9 @@ class Optimum:
     def to_dict(self) -> JSONObject:
         """The numbers, for JSON."""
         names = ("value", "regime", "logit_scale", "weight_norm", "feature_norm", "bias", "proved", "note")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {
+            "simplices": None if self.simplices is None else list(self.simplices)
+        }
 
 
 def one_feature_a_class(
@@ -192,7 +219,7 @@ class Trace:
     iterations: int
     seconds: float
     seed: int | None = None
-    regime: str | None = None
+    regime: Regime | None = None
     points: Sequence[Point] | None = None
     """The point of each recorded iteration, where "points" was recorded."""
 

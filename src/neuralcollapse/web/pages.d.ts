@@ -87,6 +87,7 @@ type OptimumAnswer = {
     bias: number | null;
     proved: boolean;
     note: string;
+    simplices: number[] | null;
   } | null;
   meaning: string;
   reason: string;

@@ -5,6 +5,7 @@ import json
 import duckdb
 import pytest
 
+from neuralcollapse._support.files import UNFINISHED
 from neuralcollapse.cli import main
 from neuralcollapse.studies import query, run_studies
 from neuralcollapse.studies._running.index import _write_table
@@ -105,7 +106,7 @@ def test_an_index_that_is_broken_is_named(results, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
-def test_what_a_kill_leaves_of_a_table_is_removed_by_its_ending(tmp_path, name):
+def test_what_a_kill_leaves_of_a_table_is_removed_by_its_name(tmp_path, name):
     seen = []
 
     def rows():
@@ -114,5 +115,5 @@ def test_what_a_kill_leaves_of_a_table_is_removed_by_its_ending(tmp_path, name):
 
     _write_table(tmp_path / name, {"x": "INTEGER"}, rows())
     assert seen
-    assert all(left.startswith(".") and left.endswith(".tmp") for left in seen)
+    assert all(UNFINISHED.fullmatch(left) for left in seen)
     assert [path.name for path in tmp_path.iterdir()] == [name]

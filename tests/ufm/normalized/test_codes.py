@@ -1,10 +1,12 @@
 """Normalised models with more classes than a simplex has room for: never beaten by many starts, and reached."""
 
 import math
+from itertools import combinations_with_replacement
 
 import pytest
 
 from neuralcollapse.ufm import NormalizedUFM, solve
+from neuralcollapse.ufm.normalized.optimum import best_sizes, simplices_value
 
 
 def best_of(problem, starts=6):
@@ -14,24 +16,46 @@ def best_of(problem, starts=6):
 
 
 @pytest.mark.parametrize(
-    ("classes", "dim", "temperature", "regime"),
+    ("classes", "dim", "temperature", "regime", "simplices"),
     [
-        (6, 3, 0.5, "cross-polytope"),
-        (6, 3, 5.0, "cross-polytope"),
-        (5, 2, 2.0, "polygon"),
-        (8, 2, 0.7, "polygon"),
-        (4, 2, 3.0, "cross-polytope"),
-        (6, 4, 0.5, "orthogonal simplices 3+3"),
-        (6, 4, 2.0, "orthogonal simplices 4+2"),
+        (6, 3, 0.5, "cross-polytope", None),
+        (6, 3, 5.0, "cross-polytope", None),
+        (5, 2, 2.0, "polygon", None),
+        (8, 2, 0.7, "polygon", None),
+        (4, 2, 3.0, "cross-polytope", None),
+        (6, 4, 0.5, "orthogonal simplices", [3, 3]),
+        (6, 4, 2.0, "orthogonal simplices", [4, 2]),
     ],
 )
-def test_the_best_code_is_reached_and_not_beaten(classes, dim, temperature, regime):
+def test_the_best_code_is_reached_and_not_beaten(classes, dim, temperature, regime, simplices):
     problem = NormalizedUFM("ce", classes, 2, dim, temperature)
     optimum = problem.optimum()
-    assert optimum.regime == regime
+    facts = optimum.to_dict()
+    assert (facts["regime"], facts["simplices"]) == (regime, simplices)
     assert not optimum.proved
     assert problem.value(optimum.point) == pytest.approx(optimum.value, rel=1e-12)
     assert best_of(problem) == pytest.approx(optimum.value, rel=1e-8)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.7, 2.0, 6.0, 40.0, 900.0])
+def test_the_best_simplices_are_those_of_all_partitions(temperature):
+    for classes in range(5, 19):
+        for dim in range(classes // 2 + 1, classes - 1):
+            spare = combinations_with_replacement(range(2 * dim - classes + 1), classes - dim)
+            listed = [[2 + more for more in one] for one in spare if sum(one) == 2 * dim - classes]
+            best = best_sizes(classes, classes - dim, temperature)
+            assert sorted(best) in listed
+            least = min(simplices_value(sizes, temperature) for sizes in listed)
+            assert simplices_value(best, temperature) == pytest.approx(least, rel=1e-14, abs=0)
+
+
+def test_many_classes_have_their_best_simplices():
+    """Too many partitions to compare: near-equal sizes at a low temperature, one large simplex at a high one."""
+    assert best_sizes(200, 50, 0.1) == [4] * 50
+    assert best_sizes(201, 50, 0.1) == [5, *[4] * 49]
+    assert best_sizes(1000, 300, 30.0) == [402, *[2] * 299]
+    optimum = NormalizedUFM("ce", 200, 1, 150, 1.0).optimum()
+    assert optimum.value == pytest.approx(simplices_value(best_sizes(200, 50, 1.0), 1.0), rel=1e-12)
 
 
 def test_formulas_of_the_sheet():

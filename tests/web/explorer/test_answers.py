@@ -4,6 +4,7 @@ import io
 import json
 import math
 import shlex
+from typing import get_args
 from urllib.parse import urlencode
 
 import numpy as np
@@ -12,9 +13,11 @@ import torch
 from safetensors.torch import save_file
 
 from neuralcollapse import landscape, losses, metrics
+from neuralcollapse._support.theme import REGIME_COLOURS
 from neuralcollapse.cli import main
-from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, RegularizedUFM, methods, solve
+from neuralcollapse.ufm import ContrastiveUFM, NormalizedUFM, Point, Regime, RegularizedUFM, methods, solve
 from neuralcollapse.web.explorer._optimum import flat_view
+from neuralcollapse.web.explorer._sentences import REGIMES
 
 pytestmark = pytest.mark.unchecked
 
@@ -96,6 +99,11 @@ def test_the_optimum_is_the_librarys(client, name):
             assert curve["minimum"][1] == pytest.approx(best.value, rel=1e-9)
         if curve["name"] != "margin":  # its right part is beyond what unit rows reach
             assert curve["minimum"] is None or min(values) >= curve["minimum"][1] - 1e-12
+
+
+def test_every_regime_has_its_sentence_and_only_regimes_have_colours():
+    assert set(REGIMES) == set(get_args(Regime))
+    assert set(REGIME_COLOURS) <= {*get_args(Regime), "unknown"}
 
 
 def test_what_is_said_of_a_value_is_true_of_it(client):

@@ -179,8 +179,6 @@ class ExtractManifest:
     def open(cls, folder: Path, settings: dict[str, str | None]) -> "ExtractManifest":
         """The manifest of a folder, or a fresh one; a folder of other settings is refused."""
         file = folder / MANIFEST
-        for left in folder.glob(".*.tmp"):  # of a call that was killed while it wrote
-            left.unlink(missing_ok=True)
         if not file.exists():
             if any(not file.name.startswith(".") for file in folder.iterdir()):
                 raise ValueError(f"{folder} is not empty and holds no {MANIFEST}: choose another folder")

@@ -146,7 +146,7 @@ def _write_table(path: Path, types: dict[str, str], rows: Iterator[JSONObject]) 
     kind = "csv, header" if path.suffix == ".csv" else "parquet"
 
     def write(temporary: Path) -> None:
-        lines = temporary.with_suffix(".jsonl.tmp")  # what a killed run leaves goes by this ending
+        lines = temporary.with_name(f".lines{temporary.name}")  # named as all unfinished files are
         try:
             with lines.open("w", encoding="utf-8") as file:
                 for row in rows:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..._support.files import damaged, locked, unsealed
+from ..._support.files import damaged, locked, remove_unfinished, unsealed
 from .._cells import Cell
 from .cell_folder import FINISHED, SECONDS, json_object, read_progress
 from .forecast import CellProgress
@@ -65,6 +65,5 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Keep other processes from running cells in the same folder; ValueError if one does already."""
         with locked(self.folder):
-            for left in self.folder.rglob(".*.tmp"):  # of a run that was killed while it wrote
-                left.unlink(missing_ok=True)
+            remove_unfinished(self.folder)
             yield

@@ -7,9 +7,11 @@ reaches it with features that spread: then the minimum does not depend on tau.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ from ... import frames
 from ..._support.numerics import root
 from ...frames.simplex import fourier_modes
 from ...losses import CrossEntropy, LogitLoss, SquaredError, logit_loss
-from ..results import Optimum, mean_margin, one_feature_a_class
+from ..results import Optimum, Regime, mean_margin, one_feature_a_class
 
 if TYPE_CHECKING:
     from .model import NormalizedUFM
@@ -95,38 +97,62 @@ def _code_optimum(problem: "NormalizedUFM", loss: LogitLoss) -> Optimum:
         )
     note = "the lowest value known: found numerically, not proved"
     if dim == 2 and count > 4:
-        regime, rows = "polygon", frames.softmax_code(count, 2)
+        regime, rows, sizes = "polygon", frames.softmax_code(count, 2), None
     elif count == 2 * dim:
-        regime, rows = "cross-polytope", frames.orthogonal_simplices([2] * dim)
+        regime, rows, sizes = "cross-polytope", frames.orthogonal_simplices([2] * dim), None
     else:
-        sizes = min(partitions(count, count - dim), key=lambda sizes: simplices_value(sizes, problem.temperature))
-        regime, rows = "orthogonal simplices " + "+".join(map(str, sizes)), frames.orthogonal_simplices(sizes)
+        sizes = best_sizes(count, count - dim, problem.temperature)
+        regime, rows = "orthogonal simplices", frames.orthogonal_simplices(sizes)
         note = "the best orthogonal simplices; lower points are known for some sizes and temperatures"
     logits = problem.temperature * rows @ rows.T
     value = float(loss(logits, torch.arange(count)))
-    return _unit_optimum(problem, value, regime, mean_margin(logits), lambda: rows, proved=False, note=note)
+    best = _unit_optimum(problem, value, regime, mean_margin(logits), lambda: rows, proved=False, note=note)
+    return best if sizes is None else replace(best, simplices=tuple(sizes))
 
 
-def partitions(count: int, parts: int, largest: int | None = None) -> Iterator[list[int]]:
-    """All ways to write ``count`` as a sum of ``parts`` numbers >= 2, falling."""
-    top = min(count - 2 * (parts - 1), count if largest is None else largest)
-    if parts == 1:
-        if 2 <= count <= top:
-            yield [count]
-        return
-    for first in range(top, 1, -1):
-        for rest in partitions(count - first, parts - 1, first):
-            yield [first, *rest]
+def best_sizes(count: int, parts: int, temperature: float) -> list[int]:
+    """Of all ways to write ``count`` as a sum of ``parts`` sizes >= 2 the one with the least value, falling.
+
+    The value is a sum over simplices. So with S classes to spare, beyond two a simplex, the least of m simplices is
+    that of half of them with s and of the others with S - s, over s: a table for each number that halving meets.
+    """
+    spare = count - 2 * parts
+    least = {1: np.array([simplex_value(2 + more, count, temperature) for more in range(spare + 1)])}
+    given: dict[int, list[int]] = {}
+
+    def fill(simplices: int) -> None:
+        if simplices in least:
+            return
+        half, rest = simplices // 2, simplices - simplices // 2
+        fill(half)
+        fill(rest)
+        values = np.empty(spare + 1)
+        given[simplices] = [0] * (spare + 1)
+        for whole in range(spare + 1):
+            ways = least[half][: whole + 1] + least[rest][whole::-1]
+            given[simplices][whole] = best = int(ways.argmin())
+            values[whole] = ways[best]
+        least[simplices] = values
+
+    def sizes(simplices: int, whole: int) -> list[int]:
+        if simplices == 1:
+            return [2 + whole]
+        half, first = simplices // 2, given[simplices][whole]
+        return [*sizes(half, first), *sizes(simplices - half, whole - first)]
+
+    fill(parts)
+    return sorted(sizes(parts, spare), reverse=True)
 
 
 def simplices_value(sizes: list[int], temperature: float) -> float:
-    """Mean over classes of log(1 + (k-1) e^(-tau k/(k-1)) + (K-k) e^(-tau)), k the size of the class's simplex."""
-    count = sum(sizes)
-    terms = []
-    for size in sizes:
-        own = (size - 1) * math.exp(-temperature * size / (size - 1))
-        terms.append(size / count * math.log1p(own + (count - size) * math.exp(-temperature)))
-    return math.fsum(terms)
+    """The cross-entropy of orthogonal simplices of these sizes."""
+    return math.fsum(simplex_value(size, sum(sizes), temperature) for size in sizes)
+
+
+def simplex_value(size: int, count: int, temperature: float) -> float:
+    """k/K log(1 + (k-1) e^(-tau k/(k-1)) + (K-k) e^(-tau)): what a simplex of k of the K classes adds to the loss."""
+    own = (size - 1) * math.exp(-temperature * size / (size - 1))
+    return size / count * math.log1p(own + (count - size) * math.exp(-temperature))
 
 
 def _spread_optimum(problem: "NormalizedUFM", loss: LogitLoss, critical: float) -> Optimum:
@@ -239,7 +265,7 @@ def _etf_rows(problem: "NormalizedUFM") -> Tensor:
 def _unit_optimum(
     problem: "NormalizedUFM",
     value: float,
-    regime: str,
+    regime: Regime,
     margin: float,
     classifier: Callable[[], Tensor],
     features: Callable[[Tensor], Tensor] | None = None,

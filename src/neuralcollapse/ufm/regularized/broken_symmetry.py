@@ -8,7 +8,7 @@ unlearned classes (mean zero, which is best for any bias decay and arbitrary for
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ __all__ = ["broken_symmetry_optimum"]
 
 Reals = np.ndarray | float
 
-BROKEN = "broken symmetry"
+BROKEN: Final = "broken symmetry"
 NOT_PROVED = "not proved to be global: the loss is not convex here and there is a bias"
 
 

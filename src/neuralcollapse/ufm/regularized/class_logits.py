@@ -19,7 +19,7 @@ from ... import frames
 from ..._support.machine import check_room
 from ..._support.numerics import svd
 from ..point import Point
-from ..results import Optimum, one_feature_a_class
+from ..results import Optimum, Regime, one_feature_a_class
 
 if TYPE_CHECKING:
     from .model import RegularizedUFM
@@ -100,7 +100,7 @@ def factored(
 def from_class_logits(
     problem: "RegularizedUFM",
     value: float,
-    regime: str,
+    regime: Regime,
     logits: Callable[[], tuple[Float[Tensor, "K K"], Float[Tensor, " K"] | None]],
     sizes: tuple[float, float, float],
     bias: float | None = None,

@@ -10,7 +10,7 @@ Z = g W' with the nuclear norm, and its dual bound closes.
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import torch
 from torch import Generator, Tensor
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassMeansUFM", "convex_program_optimum"]
 
-PROGRAM = "convex program"
+PROGRAM: Final = "convex program"
 CLOSED = 1e-11
 """The relative gap up to which the program's own certificate proves the optimum."""
 ROUNDS = 6

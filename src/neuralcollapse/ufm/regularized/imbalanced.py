@@ -1,7 +1,7 @@
 """Any counts n_k, N in all: global minima where a closed form is known, and which classes are learned at them."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NoClosedFormError", "count_threshold", "imbalanced_optimum", "learned_classes"]
 
-ALL_LEARNED = "imbalanced collapse"
-MINORITY = "minority collapse"
-LOW_RANK = "low rank"
-ZERO = "zero"
+ALL_LEARNED: Final = "imbalanced collapse"
+MINORITY: Final = "minority collapse"
+LOW_RANK: Final = "low rank"
+ZERO: Final = "zero"
 APART = 1e-7
 """Logits closer than this share of the largest count as equal: they are equal or of order one apart."""
 

@@ -5,10 +5,10 @@ logits, so the objective is the mean loss at those logits + s tr(A A') + K lb be
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...losses import LogitLoss, SquaredError
-from ..results import Optimum
+from ..results import Optimum, Regime
 from .broken_symmetry import broken_symmetry_optimum
 from .class_logits import ClassFrame
 from .convex_program import convex_program_optimum
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["closed_regularized", "collapsed_regularized", "regularized_optimum"]
 
-COLLAPSE = "neural collapse"
-ZERO = "zero"
+COLLAPSE: Final = "neural collapse"
+ZERO: Final = "zero"
 
 
 def regularized_optimum(problem: "RegularizedUFM") -> Optimum:
@@ -92,7 +92,7 @@ def _from_squared_error(problem: "RegularizedUFM", solution: SquaredErrorSolutio
 def collapsed_regularized(
     problem: "RegularizedUFM",
     value: float,
-    regime: str,
+    regime: Regime,
     frame: ClassFrame,
     bias: float | None,
     proved: bool = True,

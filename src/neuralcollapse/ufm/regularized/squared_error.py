@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...losses import SquaredError
+from ..results import Regime
 from .class_logits import ClassFrame
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class SquaredErrorSolution:
     """Class logits, bias and value of a minimiser."""
 
     value: float
-    regime: str
+    regime: Regime
     frame: ClassFrame
     bias: float
     proved: bool = True
@@ -105,7 +106,7 @@ def _low_rank_solution(loss: SquaredError, problem: "RegularizedUFM", decay: flo
 def _solution_of(
     loss: SquaredError,
     problem: "RegularizedUFM",
-    regime: str,
+    regime: Regime,
     frame: ClassFrame,
     bias: float,
     proved: bool = True,

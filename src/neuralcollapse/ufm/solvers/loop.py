@@ -13,7 +13,7 @@ from ..._support.machine import keep_freed_blocks, torch_threads
 from ..objectives.base import Objective, State
 from ..point import Point
 from ..problem import Problem
-from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, HistoryRow, Optimum, Outcome, Trace
+from ..results import NOT_CRITICAL, STRICT_SADDLE, Certificate, HistoryRow, Optimum, Outcome, Regime, Trace
 from .history import USUAL, HistoryRecorder, check_record, sparing_interval
 from .method import Method, solver_methods
 
@@ -314,7 +314,7 @@ def near(optimum: Optimum | None, value: float) -> bool:
     return optimum is not None and abs(value - optimum.value) <= REACHED * max(1.0, abs(value))
 
 
-def reached(optimum: Optimum | None, value: float) -> tuple[str | None, str]:
+def reached(optimum: Optimum | None, value: float) -> tuple[Regime | None, str]:
     """The regime of the closed form if ``value`` is its, and a remark on where the value is."""
     if not math.isfinite(value):
         return None, f"the value is {value}"

@@ -225,8 +225,6 @@ def _earlier_trials(
             write_json(path, plan)
     else:
         write_json(path, plan)
-    for unfinished in folder.rglob(".*.tmp"):
-        unfinished.unlink(missing_ok=True)
     kept: dict[int, Trace] = {}
     for seed in seeds:
         place = trial_folder(folder, seed)

@@ -4,11 +4,11 @@ import shlex
 
 from ..._support.fields.models import MODEL_FIELDS
 from ...losses import CrossEntropy, SquaredError
-from ...ufm import NormalizedUFM, Optimum, Problem, RegularizedUFM
+from ...ufm import NormalizedUFM, Optimum, Problem, Regime, RegularizedUFM
 
 __all__ = ["command", "dimension_sentence", "formula_sentence", "regime_sentence"]
 
-REGIMES = {
+REGIMES: dict[Regime, str] = {
     "zero": "The decays are so strong that classifier and features are zero: nothing is learned.",
     "neural collapse": (
         "Features of a class are equal, class means and classifier rows are parallel and form a simplex ETF: "
@@ -35,6 +35,8 @@ REGIMES = {
     ),
     "minority collapse": "Some classes are not told apart: they have too few samples for these decays.",
     "convex program": "No closed form is known here: the minimum comes from a convex program with a certificate.",
+    "fixed head": "The classifier is a given frame, and features of a class are equal and parallel to its row.",
+    "shrunken targets": "The predictions are the targets with shorter principal parts, by what the decays cost.",
     "interpolation": "The targets are within reach of unit rows: every logit is at its target.",
     "polygon": "The classes are at the corners of a regular polygon, the best arrangement known in the plane.",
     "cross-polytope": (
@@ -48,7 +50,7 @@ REGIMES = {
 }
 
 
-def regime_sentence(problem: Problem, regime: str) -> str:
+def regime_sentence(problem: Problem, regime: Regime) -> str:
     """What a regime of a closed form means."""
     if not problem.has_classifier:
         return "Features of a class are equal, and the class means form a simplex ETF: all pairs with cosine −1/(K−1)."

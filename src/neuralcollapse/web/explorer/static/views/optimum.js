@@ -64,6 +64,7 @@ function showFacts(answer) {
         ["norm of a row of W", best.weight_norm === null ? null : show(best.weight_norm)],
         ["norm of a feature", show(best.feature_norm)],
         ["each bias", best.bias === null ? null : show(best.bias)],
+        ["classes of each simplex", best.simplices === null ? null : best.simplices.join(" + ")],
         ["note", best.note],
       ]),
     );
