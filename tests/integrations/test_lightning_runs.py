@@ -212,7 +212,8 @@ def test_the_history_is_in_the_checkpoint(tmp_path):
     before, restored = callback.history[1][1], again.history[1][1]
     assert restored.to_dict() == before.to_dict()
     assert restored.per_class.to_dict() == before.per_class.to_dict()
-    assert torch.equal(restored.cosine_margins, before.cosine_margins)
+    assert before.cosine_margins is not None  # one a sample and epoch: too many for a checkpoint
+    assert restored.cosine_margins is None
     assert restored.layer == "head"
 
 

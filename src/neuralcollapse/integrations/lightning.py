@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -56,7 +57,7 @@ class LightningCollapse(Callback):
         precision: the dtype whose rounding the features carry, where that is coarser than what the layers pass on.
 
     Attributes:
-        history: pairs of epoch and report, kept in checkpoints.
+        history: pairs of epoch and report, kept in checkpoints but for the margin of every sample.
 
     """
 
@@ -114,8 +115,12 @@ class LightningCollapse(Callback):
         return self._generate_state_key(prefix=self._prefix, loader=self._loader is not None)
 
     def state_dict(self) -> dict[str, Any]:
-        """The history, as plain values: checkpoints are loaded without pickled classes."""
-        return {"history": [(epoch, report.to_content()) for epoch, report in self.history]}
+        """The history, as plain values: checkpoints are loaded without pickled classes.
+
+        The margins of all samples are left out: over a long training they would outgrow the net.
+        """
+        without_margins = ((epoch, replace(report, cosine_margins=None)) for epoch, report in self.history)
+        return {"history": [(epoch, report.to_content()) for epoch, report in without_margins]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up a history from a checkpoint."""
