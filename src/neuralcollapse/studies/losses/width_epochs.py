@@ -110,8 +110,8 @@ class WidthEpochs(Study):
         small, large = (results.where(width=f(widths), epochs=f(epochs)) for f in (min, max))
         corners = [(small.where(data=data), large.where(data=data)) for data in results.labels("data")]
         named = [name_of(data) for data in results.labels("data")]
-        accuracies = [tuple(by_loss(found, best_accuracy) for found in corner) for corner in corners]
-        ratios = [spread_ratio(*pair) for pair in accuracies]
+        accuracies = [(by_loss(first, best_accuracy), by_loss(last, best_accuracy)) for first, last in corners]
+        ratios = [spread_ratio(first, last) for first, last in accuracies]
         orders = [[_orders_of_magnitude(*corner, seed) for corner in corners] for seed in results.labels("seed")]
         sizes = [f"width {f(widths):g}, {f(epochs)} epochs" for f in (min, max)]
         spreads = "; ".join(
