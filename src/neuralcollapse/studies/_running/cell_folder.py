@@ -35,7 +35,7 @@ def run_cell(cell: Cell, folder: Path, root: str | None) -> None:
         now = time.monotonic()
         if now - last >= 1.0:
             last = now
-            part = folder / f".{PROGRESS}.{os.getpid():08d}.tmp"  # named as all unfinished files are
+            part = folder / f".{PROGRESS}.{0:08d}.tmp"  # named as all unfinished files are
             part.write_text(json.dumps(asdict(spent(fraction))), encoding="utf-8")
             part.replace(folder / PROGRESS)
 
