@@ -162,7 +162,7 @@ def measure_memory(sizes: tuple[int, int, int], method: str, iterations: int, an
 
 
 def peak_memory() -> int:
-    """Bytes at the peak of this process alone: what ``getrusage`` says begins with the peak of the one that started it."""
+    """Bytes at the peak of this process alone: that of ``getrusage`` begins with its parent's."""
     status = Path("/proc/self/status")
     for line in status.read_text().splitlines() if status.exists() else ():
         if line.startswith("VmHWM:"):
