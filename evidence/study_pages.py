@@ -120,10 +120,9 @@ REMARKS = """\
   first, which gave an interval that reached below zero, and then by their logarithms, since they lie on a grid of
   factors; both judgements stand below.
 - `normalized/overparameterization` was run first with nets of an eighth and a quarter of the paper's width, most of
-  which did not fit when normalised. A normalised net of half the width did in a pilot, which was stopped early; the
-  run shown has nets of that width alone, new seeds and the same limits. All of them fit, and the normalised end with
-  the smaller NC1; which of the two fits first is not the same for all seeds. These ratios are averaged as they are,
-  as the claims were written down; by logarithms the part on NC1 would be open, too. With one net of desk size nothing
+  which did not fit when normalised, then with nets of half of it; both took smaller batches than the paper's 128, and
+  which of the two fits first was not the same for all seeds. The run shown has the paper's batches, after
+  `normalized/temperature-net` had shown what they do, new seeds and the same limits. With one net of desk size nothing
   is said of what happens as nets grow, which is the point of the figure.
 - `normalized/generalization`: the drop from one net to the other is judged by test accuracy alone, where the paper has
   test NC1 as well. That accuracy and collapse go together holds although the nets miss the floor: it has four pairs a
