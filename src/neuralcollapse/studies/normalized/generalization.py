@@ -85,8 +85,8 @@ class Generalization(Study):
         "smoke": "Perceptrons on 120 digits, 3 epochs.",
         "desk": (
             "ResNet8 and ResNet18 of width 16 on 3,000 CIFAR10 images of 16 x 16, 5,000 for testing, no augmentation, "
-            "50 epochs of the paper's batches of 128, a tenth of the rate every 20, three seeds: a stand-in, since on CIFAR100 nets "
-            "of this size stay far below 30 %."
+            "50 epochs of the paper's batches of 128, a tenth of the rate every 20, three seeds: a stand-in, since on "
+            "CIFAR100 nets of this size stay far below 30 %."
         ),
         "paper": (
             "ResNet18 and ResNet50 on the whole of CIFAR100, no augmentation, 100 epochs. Feature decay is on the "
