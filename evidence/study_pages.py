@@ -124,8 +124,8 @@ REMARKS = """\
   which of the two fits first was not the same for all seeds. The run shown has the paper's batches, after
   `normalized/temperature-net` had shown what they do, new seeds and the same limits. With one net of desk size nothing
   is said of what happens as nets grow, which is the point of the figure.
-- `normalized/generalization` was run first with batches of 32 instead of the paper's 128, and left as much open. The drop
-  from one net to the other is judged by test accuracy alone, where the paper has test NC1 as well.
+- `normalized/generalization` was run first with batches of 32 instead of the paper's 128, and left as much open. The
+  drop from one net to the other is judged by test accuracy alone, where the paper has test NC1 as well.
 - `normalized/temperature-ufm` was judged by NC2 and NC3 after 200 iterations at first, where those of tau = 5 and 10
   are rounding. They are compared before any is now, in a run with new seeds; that other seeds had been looked at came
   before this plan. tau = 10, the edge of the limit, is smallest there as well; while both are still large it is tau = 5
